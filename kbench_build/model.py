@@ -1,0 +1,158 @@
+"""The words of the house: frozen values that travel between the floors.
+
+Dictionaries exist only while a file is read or written; between functions these travel.
+Paths inside a dataset are POSIX strings relative to its root. Times are seconds, sizes bytes
+(memory limits: mebibytes, as in Harbor's `memory_mb`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+Severity = Literal["error", "warning", "note"]
+
+Outcome = Literal[
+    "resolved",
+    "unresolved",
+    "timeout",
+    "agent-error",
+    "verifier-error",
+    "infra-error",
+    "invalid",
+]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that a check has to say.
+
+    `file` is relative to the dataset root, `where` a spot in it ("line 3, column 9", "f2p_tests[3]",
+    or empty), `mend` what to do about it.
+    """
+
+    rule: str
+    severity: Severity
+    file: str
+    where: str = ""
+    message: str
+    mend: str
+
+    def __str__(self) -> str:
+        """`file: where: message (rule)`, the line that people read."""
+        spot = f"{self.file}: {self.where}" if self.where else self.file
+        return f"{spot}: {self.message} [{self.rule}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """One file of a tree: git's mode, POSIX path relative to the tree, BLAKE3 of its content."""
+
+    mode: Literal["100644", "100755", "120000"]
+    path: str
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload:
+    """A tar archive to unpack in a container, at the absolute path `into`, before the job runs."""
+
+    into: str
+    archive: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What an engine is asked to run: one command in one fresh container of `image`.
+
+    `outputs` are absolute paths fetched after the run, each as a tar archive (a missing one is left
+    out). `changes_under` asks which files below that path the run changed. More CPUs than the host
+    has are clamped.
+    """
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    timeout_sec: float
+    network: Literal["none", "public"] = "none"
+    workdir: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    cpus: float | None = None
+    memory_mb: int | None = None
+    uploads: tuple[Upload, ...] = ()
+    outputs: tuple[str, ...] = ()
+    changes_under: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What a run changed below a folder: a tar archive of new and edited files, and deleted paths.
+
+    Members and paths are relative to the folder.
+    """
+
+    archive: bytes
+    deleted: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """What came back. An engine never raises for a failing job: `status` says how it ended.
+
+    `exited`: the command ended by itself, with `exit_code`. `timeout`: the container was killed at
+    the limit. `oom`: it was killed for memory. `engine-error`: the engine failed, see `error`.
+    `output` is the tail of both streams, `seconds` the command's run time.
+    """
+
+    status: Literal["exited", "timeout", "oom", "engine-error"]
+    exit_code: int | None = None
+    seconds: float = 0.0
+    output: str = ""
+    outputs: Mapping[str, bytes] = field(default_factory=dict)
+    changes: Changes | None = None
+    error: str = ""
+
+
+Engine = Callable[[Job], JobResult]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """One line of `bases/manifest`: a shared image `<namespace>/<repo>:<tag>` and its Dockerfile.
+
+    `dockerfile` and `context` are relative to the dataset root; `line` is where it stands.
+    """
+
+    repo: str
+    tag: str
+    dockerfile: str
+    line: int
+
+    @property
+    def name(self) -> str:
+        """`repo:tag`, the base's name in the graph."""
+        return f"{self.repo}:{self.tag}"
+
+    @property
+    def context(self) -> str:
+        """The folder that the build sees."""
+        return f"bases/{self.repo}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a step left about one subject under `.kbench/<step>/<subject>.json`.
+
+    `inputs` is the digest of everything that the step read: while it is unchanged the report holds.
+    `ok` says whether the subject passed, `summary` is one line for people, `data` the step's own
+    result (JSON values only).
+    """
+
+    step: str
+    subject: str
+    inputs: str
+    ok: bool
+    summary: str
+    seconds: float
+    data: Mapping[str, Any] = field(default_factory=dict)

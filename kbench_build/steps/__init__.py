@@ -1,0 +1,1 @@
+"""One verb a file. Steps never import steps: they meet through files."""

@@ -3,9 +3,9 @@
 The rules, so that `b3sum` and `sort` can recompute every digest:
 
 - a file: BLAKE3 of its bytes (of a symbolic link: of its target's text);
-- a tree (a task, a base): BLAKE3 of one line `mode SP path SP digest LF` a file, the lines sorted by
-  path as bytes. Paths are POSIX and relative; the mode is git's: `100644`, `100755` (any run bit) or
-  `120000` (symbolic link);
+- a tree (a task, a base): BLAKE3 of one line `mode SP path SP digest LF` a file, the lines sorted
+  by path as bytes. Paths are POSIX and relative; the mode is git's: `100644`, `100755` (any run
+  bit) or `120000` (symbolic link);
 - a dataset: BLAKE3 of one line `name SP digest LF` a part, sorted by name as bytes.
 
 All digests are 64 lower-case hexadecimal digits. Nothing else enters: no time, owner, umask,

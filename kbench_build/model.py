@@ -27,8 +27,8 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 class Finding:
     """One thing that a check has to say.
 
-    `file` is relative to the dataset root, `where` a spot in it ("line 3, column 9", "f2p_tests[3]",
-    or empty), `mend` what to do about it.
+    `file` is relative to the dataset root, `where` a spot in it ("line 3, column 9",
+    "f2p_tests[3]", or empty), `mend` what to do about it.
     """
 
     rule: str

@@ -1,1 +1,1 @@
-"""All input and output: files, git, archives, engines. The rim touches the world, decides nothing."""
+"""All input and output: files, git, archives, engines. It touches the world, decides nothing."""

@@ -1,0 +1,70 @@
+"""The files of a dataset: where they stand, and reading them with errors that name the place."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kbench_build.errors import KbenchError
+from kbench_build.rim.config import Config, load_config
+from kbench_build.rim.tree import ignored
+
+TASKS = "tasks"
+BASES = "bases"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A dataset as its folder shows it: the root, its configuration and the ids of its tasks.
+
+    `manifest` is the text of `bases/manifest`, empty where there is none.
+    """
+
+    root: Path
+    config: Config
+    tasks: tuple[str, ...]
+    manifest: str
+
+
+def open_dataset(root: Path) -> Dataset:
+    """Look at the folder. It must hold `tasks/`; everything else may be missing."""
+    try:
+        tasks = sorted(
+            p.name for p in (root / TASKS).iterdir() if p.is_dir() and not ignored(p.name)
+        )
+    except FileNotFoundError:
+        raise KbenchError(
+            f"{root}: no folder {TASKS}/ here: run in the root of a dataset"
+        ) from None
+    except OSError as error:
+        raise KbenchError(f"{root / TASKS}: can't be read: {error.strerror}") from error
+    return Dataset(
+        root=root, config=load_config(root), tasks=tuple(tasks), manifest=_manifest(root)
+    )
+
+
+def _manifest(root: Path) -> str:
+    path = root / BASES / "manifest"
+    try:
+        # newline="" keeps the file's own line ends: the rules look at them.
+        with path.open(encoding="utf-8", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as error:
+        raise KbenchError(f"{BASES}/manifest: byte {error.start} isn't UTF-8") from error
+    except OSError as error:
+        raise KbenchError(f"{BASES}/manifest: can't be read: {error.strerror}") from error
+
+
+def read_task_toml(root: Path, task: str) -> dict[str, Any]:
+    """A task's `task.toml`. Raises `KbenchError` with the file, and the line and column."""
+    name = f"{TASKS}/{task}/task.toml"
+    try:
+        return tomllib.loads((root / name).read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise KbenchError(f"{name}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise KbenchError(f"{name}: byte {error.start} isn't UTF-8") from error
+    except OSError as error:
+        raise KbenchError(f"{name}: can't be read: {error.strerror}") from error

@@ -1,0 +1,148 @@
+"""Files that appear whole, the reports under `.kbench/`, and the lock on a dataset.
+
+Promises: a reader never sees half a file, whatever kills the writer; a report's head can be read
+without its data; two runs never work on one dataset at once. Leaves to others what a report means.
+"""
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from kbench_build.errors import KbenchError
+from kbench_build.model import Report
+
+STATE = ".kbench"
+_HEAD_BYTES = 4096
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Write under a temporary name beside it, then rename: the file is there whole or not at all.
+
+    A full disk or a missing permission is a `KbenchError` that names the file.
+    """
+    temporary = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            os.fchmod(handle, mode)
+        Path(temporary).replace(path)
+    except OSError as error:
+        raise KbenchError(f"{path}: can't be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            Path(temporary).unlink()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportHead:
+    """The first line of a report: what decides whether it still holds."""
+
+    inputs: str
+    ok: bool
+    summary: str
+    seconds: float
+
+
+class Store:
+    """One dataset's reports: `.kbench/<step>/<subject>.json`, JSON Lines of a head and its data."""
+
+    def __init__(self, root: Path) -> None:
+        """`root` is the dataset's root; nothing is touched until the first write."""
+        self.root = root / STATE
+
+    def path(self, step: str, subject: str) -> Path:
+        """Where the report of a step about a subject stands."""
+        return self.root / step / f"{subject.replace('/', '%2F')}.json"
+
+    def head(self, step: str, subject: str) -> ReportHead | None:
+        """The head of a report; None where there is none or it can't be read."""
+        try:
+            descriptor = os.open(self.path(step, subject), os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            line = os.read(descriptor, _HEAD_BYTES).partition(b"\n")[0]
+        finally:
+            os.close(descriptor)
+        return _head(line)
+
+    def read(self, step: str, subject: str) -> Report | None:
+        """A whole report; None where there is none or it can't be read."""
+        try:
+            head_line, _, data_line = self.path(step, subject).read_bytes().partition(b"\n")
+            head, data = _head(head_line), orjson.loads(data_line)
+        except (OSError, ValueError):
+            return None
+        if head is None or not isinstance(data, dict):
+            return None
+        return Report(
+            step=step,
+            subject=subject,
+            inputs=head.inputs,
+            ok=head.ok,
+            summary=head.summary,
+            seconds=head.seconds,
+            data=data,
+        )
+
+    def write(self, report: Report) -> None:
+        """Keep a report, in place of an earlier one about the same subject."""
+        head = {
+            "inputs": report.inputs,
+            "ok": report.ok,
+            "summary": report.summary[:500],
+            "seconds": round(report.seconds, 3),
+        }
+        body = _json_line(head) + _json_line(report.data)
+        write_whole(self.path(report.step, report.subject), body)
+
+
+def _json_line(value: Mapping[str, Any]) -> bytes:
+    # Not orjson: ids from disk and from reports may hold lone surrogates, which it refuses.
+    return json.dumps(value, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _head(line: bytes) -> ReportHead | None:
+    try:
+        value = orjson.loads(line)
+        return ReportHead(
+            inputs=value["inputs"],
+            ok=value["ok"] is True,
+            summary=value["summary"],
+            seconds=float(value["seconds"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+@contextmanager
+def dataset_lock(root: Path) -> Iterator[None]:
+    """Hold the dataset for one run. A second one gets a `KbenchError` that names the first."""
+    path = root / STATE / "lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise KbenchError(f"{path}: can't be opened: {error.strerror or error}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            message = f"another run (process {holder}) is working on this dataset: wait for it"
+            raise KbenchError(message) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield

@@ -45,6 +45,15 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Suppression:
+    """A finding that a maintainer answers for: its rule, the task (or `*`), and why."""
+
+    rule: str
+    task: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class FileEntry:
     """One file of a tree: git's mode, POSIX path relative to the tree, BLAKE3 of its content."""
 

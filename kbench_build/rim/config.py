@@ -10,18 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from kbench_build.errors import KbenchError
+from kbench_build.model import Suppression
 
 CONFIG = "kbench.toml"
 REQUIRABLE = ("validate", "seal", "selfcheck")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Suppression:
-    """A finding that a maintainer answers for: its rule, the task (or `*`), and why."""
-
-    rule: str
-    task: str
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)

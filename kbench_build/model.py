@@ -150,6 +150,24 @@ class Base:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TaskFacts:
+    """What the graph needs to know of a task without opening its files again.
+
+    `parts` are digests of what a change can touch: `instruction`, `environment`, `solution`,
+    `tests`, `settings` (what `task.toml` asks of a runner) and `metadata` (the rest). `froms` are
+    the images its Dockerfile stands on (empty: no Dockerfile). `verifier` says whose `test.sh` it
+    is. A `task.toml` that can't be read has no `base_commit`; validation says why.
+    """
+
+    id: str
+    digest: str
+    parts: Mapping[str, str]
+    froms: tuple[str, ...]
+    base_commit: str | None
+    verifier: Literal["shipped", "own"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """What a step left about one subject under `.kbench/<step>/<subject>.json`.
 

@@ -7,6 +7,7 @@ put size and mtime back. A file that changed within the clock's grain before the
 the next time.
 """
 
+import json
 import os
 import stat
 import time
@@ -115,7 +116,9 @@ class TreeIndex:
                 return value
         value = describe(self._root / folder)
         trusted = signature if newest < began - _CLOCK_GRAIN_NS else "-"
-        self._known[folder] = (trusted, orjson.dumps(value))
+        # Not orjson: names from disk may hold lone surrogates, which it refuses.
+        line = json.dumps(value, separators=(",", ":")).encode("ascii")
+        self._known[folder] = (trusted, line)
         self._changed = True
         return value
 

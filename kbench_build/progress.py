@@ -1,0 +1,197 @@
+"""What people see while the graph runs: one line a subtask as it ends, a bar on a terminal.
+
+On a terminal the running subtasks and a bar stand below the lines; elsewhere (CI, a file) only
+plain lines are written. `NO_COLOR` is honoured. Up-to-date subtasks are counted, not listed.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from doit.exceptions import TaskFailed, UnmetDependency
+
+Summary = Callable[[str, str], str]
+
+
+class Progress:
+    """A doit reporter (see doit's documentation of custom reporters for the calls)."""
+
+    desc = "one line a subtask, and a bar on a terminal"
+    # doit makes the instance itself; the graph's door sets these on a subclass.
+    summary: Summary
+    begin: Callable[[], None]
+    end: Callable[[], None]
+
+    def __init__(self, outstream: TextIO, options: Mapping[str, Any]) -> None:
+        """Doit's own signature; the options are doit's and none concerns this reporter."""
+        del options
+        self._out = outstream
+        self._started = time.monotonic()
+        self._since: dict[str, float] = {}
+        self._counts = {"done": 0, "up to date": 0, "ignored": 0, "failed": 0, "not run": 0}
+        self._aborted: list[str] = []
+        self._screen: _Screen | None = None
+        self._total = 0
+
+    def initialize(self, tasks: Mapping[str, Any], selected: list[str]) -> None:
+        """Before the first task: take the dataset's lock and count what may run."""
+        type(self).begin()
+        self._total = _count(tasks, selected)
+
+    def get_status(self, task: Any) -> None:
+        """A task is looked at."""
+
+    def execute_task(self, task: Any) -> None:
+        """A task starts."""
+        if task.actions:
+            self._since[task.name] = time.monotonic()
+            self._show().start(task.name)
+
+    def add_success(self, task: Any) -> None:
+        """A task ended well."""
+        if task.actions:
+            self._counts["done"] += 1
+            self._line("ok", task, self.summary(*_split(task.name)))
+
+    def add_failure(self, task: Any, fail: Any) -> None:
+        """A task failed, couldn't run, or waited for one that failed."""
+        if isinstance(fail, UnmetDependency):
+            self._counts["not run"] += bool(task.actions)
+            return
+        self._counts["failed"] += 1
+        first, _, rest = fail.get_msg().strip().partition("\n")
+        self._line("failed" if isinstance(fail, TaskFailed) else "error", task, first)
+        for line in rest.splitlines():
+            self._show().detail(line)
+
+    def skip_uptodate(self, task: Any) -> None:
+        """A task was up to date."""
+        if task.actions:
+            self._counts["up to date"] += 1
+            if self._screen:
+                self._screen.advance()
+
+    def skip_ignore(self, task: Any) -> None:
+        """A task is ignored, by the user's `doit ignore`."""
+        self._counts["ignored"] += bool(task.actions)
+
+    def teardown_task(self, task: Any) -> None:
+        """A task's teardown starts."""
+
+    def cleanup_error(self, exception: Any) -> None:
+        """A task's teardown failed."""
+        self._show().detail(exception.get_msg())
+
+    def runtime_error(self, msg: str) -> None:
+        """The graph itself is wrong."""
+        self._aborted.append(msg)
+
+    def complete_run(self) -> None:
+        """After the last task: the totals, in one line."""
+        if self._screen:
+            self._screen.close()
+        for message in self._aborted:
+            self._out.write(f"error: {message}\n")
+        counted = ", ".join(f"{n} {what}" for what, n in self._counts.items() if n)
+        seconds = time.monotonic() - self._started
+        self._out.write(f"{counted or 'nothing to do'} in {_duration(seconds)}\n")
+        type(self).end()
+
+    def _line(self, mark: str, task: Any, text: str) -> None:
+        now = time.monotonic()
+        seconds = now - self._since.pop(task.name, now)
+        self._show().stop(task.name, mark, text, seconds)
+
+    def _show(self) -> "_Screen":
+        if self._screen is None:
+            self._screen = _Screen(self._out, self._total, self._counts["up to date"])
+        return self._screen
+
+
+class _Screen:
+    """The lines and the bar. Made when the first task runs: an idle run never imports rich."""
+
+    def __init__(self, out: TextIO, total: int, completed: int) -> None:
+        from rich.console import Console  # noqa: PLC0415
+        from rich.progress import (  # noqa: PLC0415
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        self._console = Console(file=out, highlight=False, soft_wrap=True)
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._bar = self._progress.add_task("all", total=total, completed=completed)
+        self._running: dict[str, Any] = {}
+        self._progress.start()
+
+    def start(self, name: str) -> None:
+        self._running[name] = self._progress.add_task(name, total=None)
+
+    def stop(self, name: str, mark: str, text: str, seconds: float) -> None:
+        running = self._running.pop(name, None)
+        if running is not None:
+            self._progress.remove_task(running)
+        self.advance()
+        self._console.print(_styled(mark, name, text, seconds))
+
+    def advance(self) -> None:
+        self._progress.advance(self._bar)
+
+    def detail(self, line: str) -> None:
+        self._console.print(f"         {line}", markup=False)
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+def _styled(mark: str, name: str, text: str, seconds: float) -> Any:
+    from rich.text import Text  # noqa: PLC0415
+
+    step, subject = _split(name)
+    colour = {"ok": "green", "failed": "red", "error": "red bold"}[mark]
+    return Text.assemble(
+        (f"{mark:<8}", colour),
+        (f"{step:<13}", "bold"),
+        f"{subject}  " if subject else "",
+        (f"{text}  ", "" if mark == "ok" else colour),
+        (_duration(seconds), "dim"),
+    )
+
+
+def _split(name: str) -> tuple[str, str]:
+    """A doit task's name as step and subject."""
+    step, _, subject = name.partition(":")
+    return step, subject
+
+
+def _count(tasks: Mapping[str, Any], selected: list[str]) -> int:
+    """How many tasks with actions are selected or stand below a selected one."""
+    pending, seen = list(selected), set(selected)
+    while pending:
+        task = tasks.get(pending.pop())
+        for name in task.task_dep if task else ():
+            if name not in seen:
+                seen.add(name)
+                pending.append(name)
+    return sum(1 for name in seen if name in tasks and tasks[name].actions)
+
+
+def _duration(seconds: float) -> str:
+    """Seconds for people: `0.4 s`, `42 s`, `3 min 05 s`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

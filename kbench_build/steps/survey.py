@@ -1,0 +1,149 @@
+"""Look at a dataset once: which bases and tasks there are, and the digests that steps go by.
+
+Promises: on an unchanged dataset no task's file is opened, only its stat values are read. What
+can't be parsed is left out of the facts here; validation names it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from kbench_build import digest
+from kbench_build.errors import KbenchError
+from kbench_build.model import Base, FileEntry, Finding, TaskFacts
+from kbench_build.rim.config import CONFIG
+from kbench_build.rim.dataset import BASES, TASKS, Dataset, open_dataset, read_task_toml
+from kbench_build.rim.tree import TreeIndex, scan_tree
+from kbench_build.rules.dockerfile import images, parse_dockerfile
+from kbench_build.rules.manifest import parse_manifest
+
+_PARTS = ("instruction", "environment", "solution", "tests", "settings", "metadata")
+# The tables of `task.toml` that tell people about a task; all others tell a runner what to do.
+_ABOUT = frozenset({"metadata", "task", "schema_version", "version"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseFolder:
+    """One folder below `bases/`: the digest of its files, and of each file by its path in it."""
+
+    digest: str
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """A dataset as it is now. `findings` are those of the manifest; `folders` go by repository."""
+
+    dataset: Dataset
+    bases: tuple[Base, ...]
+    findings: tuple[Finding, ...]
+    folders: Mapping[str, BaseFolder]
+    tasks: Mapping[str, TaskFacts]
+
+
+def survey(root: Path) -> Survey:
+    """Look at the dataset at `root`. Raises `KbenchError` where it can't be looked at."""
+    dataset = open_dataset(root)
+    bases, findings = parse_manifest(dataset.manifest)
+    index = TreeIndex(root)
+    tasks = {name: _task(index, name) for name in dataset.tasks}
+    repos = [b.repo for b in bases if (root / b.context).is_dir()]
+    folders = {repo: _folder(index, repo) for repo in dict.fromkeys(repos)}
+    looked = {f"{TASKS}/{name}" for name in tasks} | {f"{BASES}/{repo}" for repo in folders}
+    index.save(frozenset(looked))
+    return Survey(dataset=dataset, bases=bases, findings=findings, folders=folders, tasks=tasks)
+
+
+def config_digest(root: Path) -> str:
+    """Digest of `kbench.toml` (of nothing, where there is none)."""
+    try:
+        return digest.of_bytes((root / CONFIG).read_bytes())
+    except OSError:
+        return digest.of_bytes(b"")
+
+
+def _folder(index: TreeIndex, repo: str) -> BaseFolder:
+    value = index.look(f"{BASES}/{repo}", _describe_folder)
+    return BaseFolder(digest=value["digest"], files=value["files"])
+
+
+def _describe_folder(folder: Path) -> Mapping[str, Any]:
+    files = scan_tree(folder)
+    return {
+        "digest": digest.of_tree(files),
+        "files": {f.path: f"{f.mode} {f.digest}" for f in files},
+    }
+
+
+def _task(index: TreeIndex, name: str) -> TaskFacts:
+    value = index.look(f"{TASKS}/{name}", _describe_task)
+    return TaskFacts(
+        id=name,
+        digest=value["digest"],
+        parts=value["parts"],
+        froms=tuple(value["froms"]),
+        base_commit=value["base_commit"],
+        verifier=value["verifier"],
+    )
+
+
+def _describe_task(folder: Path) -> Mapping[str, Any]:
+    files = scan_tree(folder)
+    settings, about, base_commit = _task_toml(folder)
+    groups: dict[str, list[FileEntry]] = {part: [] for part in _PARTS}
+    for file in files:
+        groups[_part(file.path)].append(file)
+    parts = {part: digest.of_tree(group) for part, group in groups.items()}
+    parts["settings"] = settings
+    parts["metadata"] = digest.of_parts({"files": parts["metadata"], "about": about})
+    return {
+        "digest": digest.of_tree(files),
+        "parts": parts,
+        "froms": _froms(folder / "environment" / "Dockerfile"),
+        "base_commit": base_commit,
+        "verifier": "shipped" if (folder / "tests" / "verify.json").is_file() else "own",
+    }
+
+
+def _part(path: str) -> str:
+    top = PurePosixPath(path).parts[0]
+    if path == "instruction.md":
+        return "instruction"
+    if path == "task.toml":
+        return "settings"
+    return top if top in {"environment", "solution", "tests"} and top != path else "metadata"
+
+
+def _task_toml(folder: Path) -> tuple[str, str, str | None]:
+    """Digests of the settings and of what is about the task, and the base commit."""
+    try:
+        document = read_task_toml(folder.parent.parent, folder.name)
+    except KbenchError as error:
+        return digest.of_text(str(error)), "", None
+    about = {key: value for key, value in document.items() if key in _ABOUT}
+    settings = {key: value for key, value in document.items() if key not in _ABOUT}
+    source = document.get("metadata", {}).get("source", {})
+    commit = source.get("base_commit") if isinstance(source, dict) else None
+    return _toml_digest(settings), _toml_digest(about), commit if isinstance(commit, str) else None
+
+
+def _toml_digest(value: Mapping[str, Any]) -> str:
+    # TOML's dates aren't JSON; their ISO text stands for them.
+    return digest.of_json(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | bool | int | float) else str(value)
+
+
+def _froms(dockerfile: Path) -> list[str]:
+    try:
+        text = dockerfile.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return list(images(parse_dockerfile(text)))

@@ -1,0 +1,145 @@
+"""The form of a check, and what becomes of what it finds.
+
+A check is one small pure function from facts to spots, with an id, a severity, one sentence of why
+and one of how to mend it. Everything wrong is found at once; what a check says is bounded, in number
+and in length, however hostile the data. Which checks there are stands in `catalogue`.
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from kbench_build.model import Finding, Severity, Suppression
+
+MOST_SPOTS = 50
+MOST_CHARACTERS = 240
+
+_ORDER: Mapping[str, int] = {"error": 0, "warning": 1, "note": 2}
+_Facts = TypeVar("_Facts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """Where a check fires and what it says there. `file` is relative to the subject's folder.
+
+    An empty `file` is the folder itself; `mend` takes the place of the check's own sentence.
+    """
+
+    file: str
+    where: str = ""
+    message: str
+    mend: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(Generic[_Facts]):
+    """One check: what it is called, how bad it is, why it exists, how to mend what it finds."""
+
+    id: str
+    severity: Severity
+    why: str
+    mend: str
+    find: Callable[[_Facts], Iterable[Spot]]
+
+
+def run_checks(checks: Iterable[Check[_Facts]], facts: _Facts, folder: str) -> Iterator[Finding]:
+    """What all the checks find in the facts about one folder."""
+    for check in checks:
+        yield from _bounded(check, facts, folder)
+
+
+def _bounded(check: Check[_Facts], facts: _Facts, folder: str) -> Iterator[Finding]:
+    """The first findings of a check, and a last one that says that there are more."""
+    spots = iter(check.find(facts))
+    for spot in islice(spots, MOST_SPOTS):
+        yield _finding(check, spot, folder)
+    if next(spots, None):
+        more = Spot(file="", message=f"and more: only the first {MOST_SPOTS} are listed")
+        yield _finding(check, more, folder)
+
+
+def _finding(check: Check[_Facts], spot: Spot, folder: str) -> Finding:
+    return Finding(
+        rule=check.id,
+        severity=check.severity,
+        file=printable(f"{folder}/{spot.file}".strip("/") or "."),
+        where=printable(spot.where),
+        message=printable(spot.message),
+        mend=spot.mend or check.mend,
+    )
+
+
+def printable(text: str) -> str:
+    """The text on one line of bounded length: control and odd characters become escapes."""
+    cut = text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+    return cut if cut.isascii() and cut.isprintable() else "".join(map(_shown, cut))
+
+
+def _shown(character: str) -> str:
+    # Cc: control, Cf: invisible (direction marks), Cs: bytes that aren't UTF-8, Zl/Zp: line ends.
+    if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
+        return character.encode("unicode_escape").decode("ascii")
+    return character
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Sorted: the worst first, then by file, place and rule."""
+    return tuple(sorted(findings, key=lambda f: (_ORDER[f.severity], f.file, f.where, f.rule)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suppressed:
+    """A finding that stands, and the reason that a maintainer gave for it."""
+
+    finding: Finding
+    reason: str
+
+
+def suppress(
+    findings: Iterable[Finding], subject: str, suppressions: Iterable[Suppression]
+) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
+    """Part the findings about a subject (a task's id) in those that count and those answered for.
+
+    A suppression's rule and task may be patterns: `layout/*`, `acme_*`.
+    """
+    mine = [s for s in suppressions if fnmatchcase(subject, s.task)]
+    kept: list[Finding] = []
+    answered: list[Suppressed] = []
+    for finding in findings:
+        match = next((s for s in mine if fnmatchcase(finding.rule, s.rule)), None)
+        if match:
+            answered.append(Suppressed(finding=finding, reason=match.reason))
+        else:
+            kept.append(finding)
+    return tuple(kept), tuple(answered)
+
+
+def summary(findings: Iterable[Finding], suppressed: int = 0) -> str:
+    """One line: how many of each severity."""
+    counts = dict.fromkeys(_ORDER, 0)
+    for finding in findings:
+        counts[finding.severity] += 1
+    parts = [f"{n} {name}{'s' if n > 1 else ''}" for name, n in counts.items() if n]
+    if suppressed:
+        parts.append(f"{suppressed} suppressed")
+    return ", ".join(parts) or "no findings"
+
+
+def to_json(finding: Finding) -> dict[str, Any]:
+    """A finding as a JSON object; `from_json` reads it back."""
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "file": finding.file,
+        "where": finding.where,
+        "message": finding.message,
+        "mend": finding.mend,
+    }
+
+
+def from_json(value: Mapping[str, Any]) -> Finding:
+    """The finding that `to_json` wrote."""
+    return Finding(**value)

@@ -1,0 +1,5 @@
+"""The dataset's graph: `doit list` shows it, `doit help` explains doit."""
+
+from kbench_build.graph import load
+
+globals().update(load(__file__))

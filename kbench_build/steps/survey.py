@@ -5,7 +5,7 @@ can't be parsed is left out of the facts here; validation names it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,10 +25,10 @@ _ABOUT = frozenset({"metadata", "task", "schema_version", "version"})
 
 @dataclass(frozen=True, kw_only=True)
 class BaseFolder:
-    """One folder below `bases/`: the digest of its files, and of each file by its path in it."""
+    """One folder below `bases/`, paths relative to it, and the text of its `inputs.toml`."""
 
-    digest: str
-    files: Mapping[str, str]
+    files: tuple[FileEntry, ...]
+    inputs: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,15 +65,21 @@ def config_digest(root: Path) -> str:
 
 def _folder(index: TreeIndex, repo: str) -> BaseFolder:
     value = index.look(f"{BASES}/{repo}", _describe_folder)
-    return BaseFolder(digest=value["digest"], files=value["files"])
+    files = tuple(FileEntry(**file) for file in value["files"])
+    return BaseFolder(files=files, inputs=value["inputs"])
 
 
 def _describe_folder(folder: Path) -> Mapping[str, Any]:
-    files = scan_tree(folder)
-    return {
-        "digest": digest.of_tree(files),
-        "files": {f.path: f"{f.mode} {f.digest}" for f in files},
-    }
+    files = [asdict(file) for file in scan_tree(folder)]
+    return {"files": files, "inputs": _text(folder / "inputs.toml")}
+
+
+def _text(path: Path) -> str:
+    """A file's text, empty where there is none."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _task(index: TreeIndex, name: str) -> TaskFacts:
@@ -142,8 +148,4 @@ def _plain(value: Any) -> Any:
 
 
 def _froms(dockerfile: Path) -> list[str]:
-    try:
-        text = dockerfile.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    return list(images(parse_dockerfile(text)))
+    return list(images(parse_dockerfile(_text(dockerfile))))

@@ -250,7 +250,7 @@ def expected_ids(data: bytes) -> frozenset[str]:
         raise DataError(f"expected_tests.json is not JSON: {bad}") from bad
     if not isinstance(value, dict):
         raise DataError("expected_tests.json is not an object")
-    lists = {name: _strings(value.get(name), name) for name in CATEGORIES}
+    lists = {name: _strings(value.get(name, []), name) for name in CATEGORIES}
     if not any(lists[name] for name in CATEGORIES if name != "p2p_tests"):
         raise DataError("expected_tests.json names no test that the fix makes pass")
     return frozenset(i for ids in lists.values() for i in ids)

@@ -1,0 +1,153 @@
+"""Which files the verifier ships, and what `verify.json` must say of an upstream repository.
+
+Promises: values in, values out; the globs mean here what they mean inside a task, since the matcher
+is the one that ships. Leaves asking git to the caller (`steps.sync`).
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kbench_build.model import Finding
+from kbench_build.runtime.verify_checkout import Globs
+
+# Place in a task → file in kbench_build/runtime. The same bytes in every task.
+SHIPPED: Mapping[str, str] = {
+    "environment/check_git_changes.sh": "check_git_changes.sh",
+    "environment/seal_git_history.sh": "seal_git_history.sh",
+    "solution/solve.sh": "solve.sh",
+    "tests/junit_compare.py": "junit_compare.py",
+    "tests/kotlin_logs_collector.sh": "kotlin_logs_collector.sh",
+    "tests/test.sh": "test.sh",
+    "tests/verify_checkout.py": "verify_checkout.py",
+}
+_BUILD_FILES = (
+    "**/build.gradle",
+    "**/build.gradle.kts",
+    "**/settings.gradle",
+    "**/settings.gradle.kts",
+    "**/gradle.properties",
+    "**/pom.xml",
+    "**/gradlew",
+    "**/gradle/wrapper/**",
+    "**/buildSrc/**",
+    "**/.mvn/**",
+)
+_KINDS = ("100644", "100755", "120000")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A path that a patch touches: "mode id" before and after, None where there is no file."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+def parse_raw(output: bytes) -> tuple[Change, ...]:
+    """The changes in the output of `git diff-index --raw -z --no-renames --no-abbrev`."""
+    fields = output.decode("utf-8", "surrogateescape").split("\0")[:-1]
+    return tuple(_change(head, path) for head, path in zip(fields[::2], fields[1::2], strict=True))
+
+
+def _change(head: str, path: str) -> Change:
+    old_mode, new_mode, old, new, _ = head.removeprefix(":").split(" ")
+    return Change(path=path, before=_side(old_mode, old), after=_side(new_mode, new))
+
+
+def _side(mode: str, object_id: str) -> str | None:
+    return None if mode == "000000" else f"{mode} {object_id}"
+
+
+def hidden_paths(changes: Iterable[Change]) -> dict[str, dict[str, str | None]]:
+    """verify.json's `hidden`: every path that the hidden patch touches, both sides."""
+    return {c.path: {"base": c.before, "after": c.after} for c in changes}
+
+
+def protected_files(
+    tree: Mapping[str, tuple[str, str]], globs: Iterable[str], hidden: Iterable[str]
+) -> dict[str, str]:
+    """verify.json's `protected.files`: what the globs match at the base, hidden paths left out.
+
+    `tree` is path → (mode, id), as git lists a commit.
+    """
+    chosen = Globs(list(globs))
+    left = tree.keys() - set(hidden)
+    kept = {p for p in left if tree[p][0] in _KINDS and chosen.matches(p)}
+    return {path: " ".join(tree[path]) for path in kept}
+
+
+def filled_in(
+    data: Mapping[str, Any], hidden: Mapping[str, Any], files: Mapping[str, str]
+) -> dict[str, Any]:
+    """verify.json's value with the parts that come from the upstream repository."""
+    protected = {"globs": data.get("protected", {}).get("globs", []), "files": _sorted(files)}
+    return {**data, "hidden": _sorted(hidden), "protected": protected}
+
+
+def _sorted(value: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(sorted(value.items(), key=lambda item: item[0].encode("utf-8", "surrogateescape")))
+
+
+def written(data: Mapping[str, Any]) -> bytes:
+    """verify.json's bytes: keys as they come, ASCII so that any path can be written."""
+    return (json.dumps(data, indent=2, ensure_ascii=True) + "\n").encode("ascii")
+
+
+def findings(
+    task: str,
+    data: Mapping[str, Any],
+    changes: Iterable[Change],
+    fix: Iterable[str],
+    tree: Iterable[str],
+) -> tuple[Finding, ...]:
+    """What is wrong with the data: `fix` are the paths that the gold patch touches."""
+    fix, changes = set(fix), tuple(changes)
+    chosen = Globs(data.get("protected", {}).get("globs", []))
+    touched = {c.path for c in changes}
+    found = [_links_out(task, c) for c in changes if _is_submodule(c)]
+    found += [_fix_undone(task, p) for p in sorted(fix) if p in touched or chosen.matches(p)]
+    builds = Globs(_BUILD_FILES)
+    free = [p for p in sorted(tree) if builds.matches(p) and not chosen.matches(p)]
+    found += [_free_build(task, p) for p in free if p not in fix | touched]
+    return tuple(found)
+
+
+def _is_submodule(change: Change) -> bool:
+    return any(side and side.split(" ")[0] not in _KINDS for side in (change.before, change.after))
+
+
+def _links_out(task: str, change: Change) -> Finding:
+    return Finding(
+        rule="verifier/submodule",
+        severity="error",
+        file=f"tasks/{task}/tests/test.patch",
+        where=change.path,
+        message="changes a submodule, which the verifier can't put in place",
+        mend="leave the submodule out of the hidden patch",
+    )
+
+
+def _fix_undone(task: str, path: str) -> Finding:
+    return Finding(
+        rule="verifier/fix-undone",
+        severity="error",
+        file=f"tasks/{task}/solution/fix.patch",
+        where=path,
+        message="the verifier puts this file in its own state, so the gold patch is undone there",
+        mend="narrow protected.globs in tests/verify.json (a glob that begins with ! takes paths "
+        "out), or move the file to the other patch",
+    )
+
+
+def _free_build(task: str, path: str) -> Finding:
+    return Finding(
+        rule="verifier/free-build-file",
+        severity="warning",
+        file=f"tasks/{task}/tests/verify.json",
+        where="protected.globs",
+        message=f"{path} steers the build and an agent may change it, even to write reports itself",
+        mend="add it to protected.globs, unless solving the task needs a change there",
+    )

@@ -98,7 +98,8 @@ class Job:
 class Changes:
     """What a run changed below a folder: a tar archive of new and edited files, and deleted paths.
 
-    Members and paths are relative to the folder.
+    Members (files and symbolic links) and paths are relative to the folder; `.git` is no part of it.
+    A member may stand where a folder was, or below what was a file.
     """
 
     archive: bytes
@@ -111,7 +112,8 @@ class JobResult:
 
     `exited`: the command ended by itself, with `exit_code`. `timeout`: the container was killed at
     the limit. `oom`: it was killed for memory. `engine-error`: the engine failed, see `error`.
-    `output` is the tail of both streams, `seconds` the command's run time.
+    `output` is the tail of both streams, `seconds` the command's run time, `notes` what else a
+    reader must know: a limit that was clamped, an output too large to keep.
     """
 
     status: Literal["exited", "timeout", "oom", "engine-error"]
@@ -121,6 +123,7 @@ class JobResult:
     outputs: Mapping[str, bytes] = field(default_factory=dict)
     changes: Changes | None = None
     error: str = ""
+    notes: tuple[str, ...] = ()
 
 
 Engine = Callable[[Job], JobResult]
@@ -183,3 +186,28 @@ class Report:
     summary: str
     seconds: float
     data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckoutFile:
+    """A file of a checkout in an image: its path there, git's mode, and its blob id.
+
+    `text_id` is the blob id with CRLF written as LF, as git stores text. `holds` says that the file
+    begins as a pack or a bundle of git objects does.
+    """
+
+    path: str
+    mode: str
+    id: str
+    text_id: str
+    size: int
+    holds: Literal["", "pack", "bundle"] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GitName:
+    """A name below a checkout's .git and what stands there; `size` in bytes for files."""
+
+    path: str
+    kind: Literal["file", "folder", "other"]
+    size: int = 0

@@ -1,0 +1,333 @@
+"""The Docker engine, or any engine that speaks its language (Podman's socket does).
+
+Promises: a job runs without privileges, under its limits and its network mode, and leaves no
+container, whether it ends, is killed at its time limit or is interrupted; what a job or a build
+does wrong is a result, never an exception. Only what carries our label is ever removed. The docker
+SDK is imported when a container or a build is needed, not for the list of images.
+"""
+
+import os
+import secrets
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kbench_build.errors import EngineError
+from kbench_build.model import Changes, Job, JobResult
+from kbench_build.rim.engines import BuildResult, BuildSpec, HeldImage
+from kbench_build.rim.engines.address import engine_address, list_images
+
+if TYPE_CHECKING:
+    from kbench_build.rim.engines.docker_api import DockerApi
+
+LABEL_JOB = "dev.kbench.job"
+LABEL_OWNER = "dev.kbench.owner"
+OUTPUT_TAIL_BYTES = 64 << 10
+OUTPUT_LIMIT_BYTES = 256 << 20
+
+_PIDS = 4096
+# What a build or a test never needs of Docker's default set.
+_DROPPED = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SETFCAP", "SETPCAP"]
+# The log lies on the engine's disk, and a job may print for as long as it likes.
+_LOG = {"type": "json-file", "config": {"max-size": "8m", "max-file": "2"}}
+_LOG_LINES = 5000
+_KILL_SEC = 60
+_CANNOT_START = (126, 127)
+
+
+class DockerEngine:
+    """An engine at an address; by default the one that `engine_address` finds."""
+
+    def __init__(self, address: str | None = None) -> None:
+        """Opens nothing."""
+        self._address = address
+
+    def __call__(self, job: Job) -> JobResult:
+        """Run a job in a fresh container; never raises for a failing job or engine."""
+        from kbench_build.rim.engines.docker_api import (  # noqa: PLC0415 - imports the SDK
+            FAILURES,
+            sentence,
+        )
+
+        try:
+            with self._container(job.image, **self._wishes(job)) as name:
+                return self._run(job, name)
+        except (*FAILURES, EngineError) as error:
+            return JobResult(status="engine-error", error=sentence(error))
+
+    def images(self) -> Mapping[str, HeldImage]:
+        """Every tagged image by its tag, in one request."""
+        if self.address.startswith("unix://"):
+            listed = list_images(self.address.removeprefix("unix://"))
+        else:
+            listed = self._api.client.images()
+        return {
+            tag: HeldImage(id=image["Id"], labels=image.get("Labels") or {})
+            for image in listed
+            for tag in image.get("RepoTags") or ()
+        }
+
+    def build(self, spec: BuildSpec) -> BuildResult:
+        """Build an image; never raises for a failing build."""
+        from kbench_build.rim.engines.docker_build import build  # noqa: PLC0415 - imports the SDK
+
+        return build(self._api, spec)
+
+    def read(self, image: str, path: str) -> Iterator[bytes]:
+        """A path of an image as a tar stream, without running anything."""
+        with self._container(image) as name:
+            if path == "/":
+                yield from self._api.client.export(name)
+                return
+            with self._api.archive(name, path) as found:
+                if found is None:
+                    raise FileNotFoundError(f"{path} isn't in the image {image}")
+                yield from found.chunks
+
+    def workdir(self, image: str) -> str:
+        """The folder in which an image's commands run."""
+        return str(self._api.client.inspect_image(image)["Config"].get("WorkingDir") or "/")
+
+    def sweep(self) -> int:
+        """Remove the containers that killed runs of ours on this machine left."""
+        return _sweep(self._api)
+
+    @cached_property
+    def address(self) -> str:
+        """Where the engine listens."""
+        return self._address or engine_address()
+
+    @cached_property
+    def _api(self) -> "DockerApi":
+        from kbench_build.rim.engines.docker_api import DockerApi  # noqa: PLC0415 - the SDK
+
+        api = DockerApi(self.address)
+        _sweep(api)
+        return api
+
+    @cached_property
+    def _host_cpus(self) -> float:
+        return float(self._api.client.info()["NCPU"])
+
+    def _run(self, job: Job, name: str) -> JobResult:
+        """Start, wait, and fetch what the job left."""
+        client = self._api.client
+        began = time.monotonic()
+        problem = self._start(name)
+        timed_out = not problem and not self._ended_within(name, job.timeout_sec)
+        state = client.inspect_container(name)["State"]
+        outputs, notes = self._outputs(job, name)
+        changes, more = self._changes(job, name)
+        return JobResult(
+            status=_status(state, timed_out),
+            exit_code=None if timed_out else int(state["ExitCode"]),
+            seconds=_run_time(state, time.monotonic() - began),
+            output=problem or self._tail(name),
+            outputs=outputs,
+            changes=changes,
+            notes=(*self._clamped(job), *_memory_note(state, timed_out), *notes, *more),
+        )
+
+    def _start(self, name: str) -> str:
+        """Start a container. A command that can't be started is the job's fault: returns why."""
+        import docker.errors  # noqa: PLC0415 - loaded already, by the container
+
+        try:
+            self._api.client.start(name)
+        except docker.errors.APIError as error:
+            state = self._api.client.inspect_container(name)["State"]
+            if state.get("ExitCode") not in _CANNOT_START:
+                raise
+            return str(error.explanation)
+        return ""
+
+    def _ended_within(self, name: str, seconds: float) -> bool:
+        """Wait for the end; kill the whole container when it doesn't come in time."""
+        import docker.errors  # noqa: PLC0415 - loaded already, by the container
+        import requests.exceptions  # noqa: PLC0415
+
+        deadline = time.monotonic() + seconds
+        try:
+            self._api.client.wait(name, timeout=seconds)
+        except requests.exceptions.RequestException:
+            # The SDK has no word for a time-out of its own: it is a broken connection.
+            if time.monotonic() < deadline:
+                raise
+        else:
+            return True
+        try:
+            self._api.client.kill(name)
+        except docker.errors.APIError:
+            return True
+        self._api.client.wait(name, timeout=_KILL_SEC)
+        return False
+
+    def _outputs(self, job: Job, name: str) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
+        from kbench_build.rim.engines import tars  # noqa: PLC0415 - only jobs with archives
+
+        outputs: dict[str, bytes] = {}
+        notes: list[str] = []
+        for path in job.outputs:
+            with self._api.archive(name, path) as found:
+                if found is None:
+                    continue
+                content = tars.bounded(found.chunks, OUTPUT_LIMIT_BYTES)
+            if content is None:
+                notes.append(f"{path}: larger than {OUTPUT_LIMIT_BYTES >> 20} MiB, left out")
+            else:
+                outputs[path] = content
+        return outputs, tuple(notes)
+
+    def _changes(self, job: Job, name: str) -> tuple[Changes | None, tuple[str, ...]]:
+        if job.changes_under is None:
+            return None, ()
+        from kbench_build.rim.engines import docker_changes  # noqa: PLC0415 - only such jobs
+
+        try:
+            pristine = self._container(job.image)
+            changes = docker_changes.changes_under(self._api, name, pristine, job.changes_under)
+        except docker_changes.TooLargeError:
+            limit = docker_changes.LIMIT_BYTES >> 20
+            return None, (f"{job.changes_under}: changes larger than {limit} MiB, left out",)
+        return changes, ()
+
+    def _tail(self, name: str) -> str:
+        """The end of both streams."""
+        kept: deque[bytes] = deque()
+        size = 0
+        for chunk in self._api.client.logs(name, stream=True, tail=_LOG_LINES):
+            kept.append(chunk)
+            size += len(chunk)
+            while size - len(kept[0]) >= OUTPUT_TAIL_BYTES:
+                size -= len(kept.popleft())
+        return b"".join(kept)[-OUTPUT_TAIL_BYTES:].decode("utf-8", "replace")
+
+    def _clamped(self, job: Job) -> tuple[str, ...]:
+        if job.cpus is None or job.cpus <= self._host_cpus:
+            return ()
+        return (f"{job.cpus:g} CPUs asked for, {self._host_cpus:g} given: the host has no more",)
+
+    def _wishes(self, job: Job) -> dict[str, Any]:
+        """What the engine is asked to make of a job, beside its image."""
+        return {
+            "entrypoint": [job.command[0]],
+            "command": list(job.command[1:]),
+            "working_dir": job.workdir,
+            "environment": dict(job.environment),
+            "labels": {LABEL_JOB: job.name},
+            "healthcheck": {"test": ["NONE"]},
+            "host_config": {
+                "network_mode": "none" if job.network == "none" else "bridge",
+                "nano_cpus": int(min(job.cpus, self._host_cpus) * 1e9) if job.cpus else None,
+                "mem_limit": job.memory_mb << 20 if job.memory_mb else None,
+                "memswap_limit": job.memory_mb << 20 if job.memory_mb else None,
+                "pids_limit": _PIDS,
+                "cap_drop": _DROPPED,
+                "security_opt": ["no-new-privileges"],
+                "log_config": _LOG,
+            },
+            "uploads": job.uploads,
+        }
+
+    @contextmanager
+    def _container(
+        self,
+        image: str,
+        *,
+        host_config: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        uploads: tuple[Any, ...] = (),
+        **wishes: Any,
+    ) -> Iterator[str]:
+        """A container that isn't started, and that is gone afterwards whatever happens.
+
+        Its name is chosen here, so that it can be removed even when the answer to its creation
+        was never heard.
+        """
+        client = self._api.client
+        name = f"kbench-{os.getpid()}-{secrets.token_hex(6)}"
+        made = False
+        try:
+            client.create_container(
+                image,
+                name=name,
+                labels={**(labels or {}), LABEL_OWNER: _owner()},
+                host_config=client.create_host_config(**(host_config or {})),
+                **{"entrypoint": ["/nothing"], **wishes},
+            )
+            made = True
+            if uploads:
+                from kbench_build.rim.engines import tars  # noqa: PLC0415 - only such jobs
+
+                client.put_archive(name, "/", tars.merge(uploads))
+            yield name
+        finally:
+            _remove(self._api, name, patience=0.0 if made else 1.0)
+
+
+def _remove(api: "DockerApi", name: str, *, patience: float) -> None:
+    """Kill and remove a container. One whose creation was interrupted may appear a bit later."""
+    from kbench_build.rim.engines.docker_api import FAILURES  # noqa: PLC0415 - loaded already
+
+    deadline = time.monotonic() + patience
+    while True:
+        with suppress(*FAILURES):
+            api.client.remove_container(name, force=True, v=True)
+            return
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(0.1)
+
+
+def _owner() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _sweep(api: "DockerApi") -> int:
+    host = f"{socket.gethostname()}:"
+    left = [
+        container["Id"]
+        for container in api.client.containers(all=True, filters={"label": LABEL_OWNER})
+        if (owner := container["Labels"][LABEL_OWNER]).startswith(host)
+        and not _is_alive(owner.removeprefix(host))
+    ]
+    for container in left:
+        _remove(api, container, patience=0.0)
+    return len(left)
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _status(state: Mapping[str, Any], timed_out: bool) -> Any:
+    if timed_out:
+        return "timeout"
+    return "oom" if state.get("OOMKilled") and state["ExitCode"] != 0 else "exited"
+
+
+def _memory_note(state: Mapping[str, Any], timed_out: bool) -> tuple[str, ...]:
+    if not state.get("OOMKilled") or _status(state, timed_out) == "oom":
+        return ()
+    return ("a process inside was killed for memory",)
+
+
+def _run_time(state: Mapping[str, Any], fallback: float) -> float:
+    """Seconds between start and end, by the engine's own clock."""
+    try:
+        began, ended = (datetime.fromisoformat(state[k]) for k in ("StartedAt", "FinishedAt"))
+    except (KeyError, ValueError):
+        return fallback
+    seconds = (ended - began).total_seconds()
+    return seconds if seconds >= 0 else fallback

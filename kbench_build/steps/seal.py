@@ -1,0 +1,247 @@
+"""Prove that the checkout in a task image holds the base commit and nothing of the fix.
+
+Promises: the image is only read, never run, and how it was sealed plays no part: objects, refs and
+names are compared with what the base commit's id itself implies. Leaves to others: files of the
+image outside the checkout.
+"""
+
+import json
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Protocol
+
+from kbench_build import digest
+from kbench_build.errors import KbenchError
+from kbench_build.model import Finding, Report
+from kbench_build.rim.checkout import CheckoutContents, read_checkout
+from kbench_build.rim.dataset import TASKS, read_task_toml
+from kbench_build.rim.git import ObjectStore, git_version, ids_beyond
+from kbench_build.rim.process import ProcessError
+from kbench_build.rules.seal import (
+    MEND,
+    PROOF_VERSION,
+    Expected,
+    Forbidden,
+    Found,
+    post_image_ids,
+    prove,
+)
+
+STEP = "seal"
+_PATCHES = ("solution/fix.patch", "tests/test.patch")
+
+
+class ImageReader(Protocol):
+    """What the proof asks of an engine: to read an image without running it."""
+
+    def read(self, image: str, path: str) -> Iterator[bytes]:
+        """The tar of an absolute path, as chunks. Raises `FileNotFoundError`."""
+        ...
+
+    def workdir(self, image: str) -> str:
+        """The folder that the image's commands start in."""
+        ...
+
+
+def inputs(*, image_id: str, solution: str, tests: str, base_commit: str | None) -> str:
+    """Digest of all that the proof reads: the image, the patches' folders, the base commit."""
+    return digest.of_json([PROOF_VERSION, image_id, solution, tests, base_commit])
+
+
+def seal(
+    root: Path,
+    task: str,
+    *,
+    engine: ImageReader,
+    image: str,
+    inputs: str,
+    upstreams: Sequence[Path] = (),
+) -> Report:
+    """Prove the seal of one task's image.
+
+    `upstreams` are bundles or git folders of the task's upstream repository, where at hand: then
+    ids of all later history are searched for too. Findings are in `data["findings"]`, the evidence
+    in `data["proof"]`.
+    """
+    started = time.monotonic()
+    place = root / TASKS / task
+    base = _base_commit(root, task)
+    workdir = _workdir(place, engine, image)
+    with tempfile.TemporaryDirectory(prefix="kbench-seal-") as folder:
+        scratch = Path(folder)
+        contents = _contents(engine, image, workdir, scratch, _algorithm(base))
+        findings, proof = _judge(place, base, contents, scratch, upstreams)
+    proof |= {"workdir": workdir, "git": git_version()}
+    return Report(
+        step=STEP,
+        subject=task,
+        inputs=inputs,
+        ok=not findings,
+        summary=_summary(findings, proof),
+        seconds=time.monotonic() - started,
+        data={
+            "proof": proof,
+            "findings": [_as_json(f) for f in findings],
+            "details": [f"{f}\n    {f.mend}" for f in findings],
+        },
+    )
+
+
+def _judge(
+    place: Path,
+    base: str,
+    contents: CheckoutContents,
+    scratch: Path,
+    upstreams: Sequence[Path],
+) -> tuple[tuple[Finding, ...], dict[str, Any]]:
+    file = f"{TASKS}/{place.name}/environment/Dockerfile"
+    store = ObjectStore(scratch / "store", _algorithm(base))
+    found = _found(contents, store, base)
+    forbidden = _forbidden(place, store, base, upstreams, scratch)
+    findings, proof = prove(found, Expected(file=file, base=base, forbidden=forbidden))
+    if contents.top != "folder":
+        findings = (_no_checkout(file), *findings)
+    return findings, proof.as_json()
+
+
+def _algorithm(base: str) -> str:
+    return "sha256" if len(base) == 64 else "sha1"
+
+
+def _contents(
+    engine: ImageReader, image: str, workdir: str, scratch: Path, algorithm: str
+) -> CheckoutContents:
+    objects = scratch / "objects"
+    objects.mkdir()
+    # Of an image without a folder of its own for the checkout, only a repository at / matters.
+    whole = workdir.strip("/") == ""
+    stream = _passed_on(engine.read(image, "/.git" if whole else workdir))
+    with closing(stream):
+        try:
+            if whole:
+                next(stream, None)
+                return CheckoutContents(top="folder", git="other")
+            return read_checkout(stream, objects, algorithm)
+        except FileNotFoundError:
+            return CheckoutContents(top="folder" if whole else "other")
+
+
+def _passed_on(stream: Iterator[bytes]) -> Generator[bytes, None, None]:
+    """The same chunks, closed at the source when closed here: the engine then cleans up."""
+    yield from stream
+
+
+def _found(contents: CheckoutContents, store: ObjectStore, base: str) -> Found:
+    damaged = store.take_in(contents.objects)
+    stored = store.stored()
+    reachable, missing, tree, own = frozenset[str](), frozenset[str](), {}, set[str]()
+    if stored.get(base) == "commit":
+        cut = contents.texts.get("shallow", b"").decode("utf-8", "replace").split()
+        store.cut_history(each for each in cut if stored.get(each) == "commit")
+        try:
+            reachable, missing = store.reachable([base])
+            tree = store.tree(base)
+            own = {store.root_tree(base), *(object_id for _, object_id in tree.values())}
+        except ProcessError as error:
+            damaged += (("objects", f"the base's history is incomplete: {_first_line(error)}"),)
+    return Found(
+        repository=contents.git,
+        names=tuple(contents.names),
+        texts=contents.texts,
+        stored=stored,
+        damaged=damaged,
+        reachable=reachable,
+        missing=missing,
+        tree={path: entry for path, entry in tree.items() if entry[0] != "040000"},
+        own=frozenset(own),
+        files=tuple(contents.files.values()),
+        nested=contents.nested,
+    )
+
+
+def _first_line(error: ProcessError) -> str:
+    return error.stderr.decode("utf-8", "replace").strip().partition("\n")[0][:200]
+
+
+def _forbidden(
+    place: Path, store: ObjectStore, base: str, upstreams: Sequence[Path], scratch: Path
+) -> Forbidden:
+    patches = [_bytes(place / name) for name in _PATCHES]
+    fix, test = patches
+    after: set[str] = set()
+    for chosen in ([fix], [test], [fix, test]):
+        after |= _after(store, base, [patch for patch in chosen if patch])
+    named = frozenset[str]().union(*(post_image_ids(patch) for patch in patches))
+    whole = {each for each in named if len(each) == len(base)}
+    short = {e for e in named - whole if not any(each.startswith(e) for each in after)}
+    later = [ids_beyond(each, base, scratch / f"up{n}") for n, each in enumerate(upstreams)]
+    return Forbidden(
+        after=frozenset(after | whole),
+        prefixes=frozenset(short),
+        later=frozenset[str]().union(*(ids for ids in later if ids is not None)),
+    )
+
+
+def _after(store: ObjectStore, base: str, patches: Sequence[bytes]) -> frozenset[str]:
+    if not patches or store.type_of(base or "none") != "commit":
+        return frozenset()
+    try:
+        return store.after(base, patches)
+    except ProcessError:
+        # Validation names a patch that doesn't apply; the ids it names itself are still searched.
+        return frozenset()
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise KbenchError(f"{path}: can't be read: {error.strerror}") from error
+
+
+def _base_commit(root: Path, task: str) -> str:
+    base: Any = read_task_toml(root, task)
+    for key in ("metadata", "source", "base_commit"):
+        base = base.get(key) if isinstance(base, dict) else None
+    whole = isinstance(base, str) and len(base) in (40, 64) and not base.strip("0123456789abcdef")
+    return str(base) if whole else ""
+
+
+def _workdir(place: Path, engine: ImageReader, image: str) -> str:
+    text = _bytes(place / "tests" / "verify.json")
+    try:
+        said = json.loads(text)["workdir"] if text else ""
+    except (ValueError, KeyError, TypeError):
+        said = ""
+    return said if isinstance(said, str) and said.startswith("/") else engine.workdir(image)
+
+
+def _no_checkout(file: str) -> Finding:
+    rule, message = "seal.checkout", "the image has no folder at the checkout's place"
+    return Finding(rule=rule, severity="error", file=file, message=message, mend=MEND[rule])
+
+
+def _as_json(finding: Finding) -> dict[str, str]:
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "file": finding.file,
+        "where": finding.where,
+        "message": finding.message,
+        "mend": finding.mend,
+    }
+
+
+def _summary(findings: Sequence[Finding], proof: Mapping[str, Any]) -> str:
+    if findings:
+        return f"not sealed: {len(findings)} findings, first: {findings[0]}"
+    if proof["history"] == "absent":
+        return "sealed: no repository in the checkout"
+    objects, history = proof["objects"], proof["history"]
+    searched = proof["forbidden_ids"]["searched"]
+    return f"sealed: {objects} objects, history {history}, {searched} ids of the fix searched"

@@ -64,6 +64,23 @@ class FileEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FolderEntry:
+    """One entry below a folder as `lstat` shows it; folders themselves aren't entries.
+
+    For a link `target` is its text and `inside` says whether it leads to something that exists
+    inside the folder. `error` says why an entry, or a folder, can't be looked at.
+    """
+
+    path: str
+    kind: Literal["file", "link", "other"]
+    size: int = 0
+    executable: bool = False
+    target: str = ""
+    inside: bool = True
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Upload:
     """A tar archive to unpack in a container, at the absolute path `into`, before the job runs."""
 

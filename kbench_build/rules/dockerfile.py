@@ -1,4 +1,4 @@
-"""Reads Dockerfiles as far as checks need it: instructions, the images they stand on, what they copy.
+"""Reads Dockerfiles as far as checks need it: instructions, images stood on, what is copied.
 
 Promises: never raises, whatever the text; line numbers are those of the file. Leaves to others what
 a `RUN` does, and to the engine whether the file builds.
@@ -18,7 +18,7 @@ _REMOTE = re.compile(r"(?:https?|ftp|ssh|git)://|git@|[^/]+\.git(?:#|$)")
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """One instruction: the line it begins in (from 1), its upper-case name, its joined arguments."""
+    """One instruction: its first line (from 1), its upper-case name, its joined arguments."""
 
     line: int
     name: str
@@ -27,7 +27,7 @@ class Instruction:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One `FROM`: the image as written, arguments filled in, and the stage's own name if it has one.
+    """One `FROM`: the image, arguments filled in, and the stage's own name if it has one.
 
     `image` is None when it is an earlier stage; it keeps a `$` where an argument has no default.
     """

@@ -1,8 +1,8 @@
 """The form of a check, and what becomes of what it finds.
 
 A check is one small pure function from facts to spots, with an id, a severity, one sentence of why
-and one of how to mend it. Everything wrong is found at once; what a check says is bounded, in number
-and in length, however hostile the data. Which checks there are stands in `catalogue`.
+and one of how to mend it. Everything wrong is found at once; what a check says is bounded, in
+number and in length, however hostile the data. Which checks there are stands in `catalogue`.
 """
 
 import unicodedata

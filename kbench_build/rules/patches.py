@@ -88,7 +88,9 @@ class _Reader:
         self.malformed: list[Malformed] = []
 
     def wrong(self, message: str, line: int | None = None) -> None:
-        self.malformed.append(Malformed(line=(self.at if line is None else line) + 1, message=message))
+        self.malformed.append(
+            Malformed(line=(self.at if line is None else line) + 1, message=message)
+        )
 
     def files(self) -> Iterator[FilePatch]:
         while self.at < len(self.lines):
@@ -154,7 +156,9 @@ class _Reader:
             self._binary()
         elif line.startswith(b"Binary files "):
             found.binary = True
-            self.wrong("says that binary files differ, without their content (use git diff --binary)")
+            self.wrong(
+                "says that binary files differ, without their content (use git diff --binary)"
+            )
             self.at += 1
         else:
             while self.at < len(self.lines) and (hunk := _HUNK.match(self.lines[self.at])):

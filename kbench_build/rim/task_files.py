@@ -1,0 +1,108 @@
+"""Lists a folder and reads files of it within limits, however hostile what lies there.
+
+Promises: never follows a link out of the folder, never opens what isn't a regular file, never reads
+more than a limit; what can't be read is named, not raised. Leaves to rules which files matter.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from kbench_build.model import FolderEntry
+from kbench_build.rim.tree import ignored
+
+
+def list_folder(folder: Path) -> tuple[FolderEntry, ...]:
+    """Every entry below the folder that isn't itself a folder, sorted by path.
+
+    What trees leave out everywhere is left out here. A folder that can't be read is an entry with
+    an error.
+    """
+    root = os.path.realpath(folder)
+    return tuple(sorted(_walk(os.fspath(folder), root), key=lambda e: os.fsencode(e.path)))
+
+
+def _walk(folder: str, root: str) -> Iterator[FolderEntry]:
+    pending = [("", folder)]
+    while pending:
+        prefix, here = pending.pop()
+        try:
+            with os.scandir(here) as found:
+                items = [item for item in found if not ignored(item.name)]
+        except OSError as error:
+            reason = error.strerror or str(error)
+            yield FolderEntry(path=prefix.rstrip("/") or ".", kind="other", error=reason)
+            continue
+        for item in items:
+            if item.is_dir(follow_symlinks=False):
+                pending.append((f"{prefix}{item.name}/", item.path))
+            else:
+                yield _entry(prefix + item.name, item, root)
+
+
+def _entry(path: str, item: "os.DirEntry[str]", root: str) -> FolderEntry:
+    try:
+        status = item.stat(follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            return _link(path, item.path, root)
+    except OSError as error:
+        return FolderEntry(path=path, kind="other", error=error.strerror or str(error))
+    regular = stat.S_ISREG(status.st_mode)
+    return FolderEntry(
+        path=path,
+        kind="file" if regular else "other",
+        size=status.st_size,
+        executable=regular and bool(status.st_mode & 0o111),
+    )
+
+
+def _link(path: str, full: str, root: str) -> FolderEntry:
+    target = os.readlink(full)  # noqa: PTH115 - keeps odd bytes
+    inside = not target.startswith("/") and _leads_inside(full, root)
+    return FolderEntry(path=path, kind="link", target=target, inside=inside)
+
+
+def _leads_inside(link: str, root: str) -> bool:
+    try:
+        real = os.path.realpath(link, strict=True)
+    except OSError:
+        return False
+    return real.startswith(root + os.sep)
+
+
+def read_files(
+    folder: Path, entries: tuple[FolderEntry, ...], limit: Callable[[str], int | None]
+) -> tuple[Mapping[str, bytes], Mapping[str, str]]:
+    """The content of each entry that has a limit, and why the others with a limit weren't read."""
+    data: dict[str, bytes] = {}
+    reasons: dict[str, str] = {}
+    for entry in entries:
+        most = limit(entry.path)
+        if most is None:
+            continue
+        if entry.error or entry.kind == "other":
+            reasons[entry.path] = entry.error or "is neither a file nor a link"
+        elif entry.inside:
+            content = _read(os.path.join(folder, entry.path), most)  # noqa: PTH118 - half the cost
+            if isinstance(content, bytes):
+                data[entry.path] = content
+            else:
+                reasons[entry.path] = content
+    return data, reasons
+
+
+def _read(path: str, most: int) -> bytes | str:
+    """A regular file's content, or why not. Links were looked at before."""
+    try:
+        # Without O_NONBLOCK a pipe put in the file's place would wait for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                return "is no regular file"
+            if status.st_size > most:
+                return f"has {status.st_size:,} bytes, more than the {most:,} that it may have"
+            return file.readall()
+    except OSError as error:
+        return f"can't be read: {error.strerror or error}"

@@ -1,0 +1,49 @@
+"""All checks of a task, and what a task's form leaves unchecked."""
+
+from kbench_build.model import Finding
+from kbench_build.rules import (
+    documents,
+    expected,
+    layout,
+    patch_checks,
+    recipes,
+    task_toml,
+    verifier,
+)
+from kbench_build.rules.content import DOCKERFILE, Content
+from kbench_build.rules.findings import Check, run_checks
+from kbench_build.rules.recipes import base_commit
+from kbench_build.rules.task_toml import table
+
+TASK_CHECKS: tuple[Check[Content], ...] = (
+    *layout.CHECKS,
+    *documents.CHECKS,
+    *task_toml.CHECKS,
+    *recipes.CHECKS,
+    *patch_checks.CHECKS,
+    *expected.CHECKS,
+    *verifier.CHECKS,
+)
+
+
+def check_task(task: Content) -> tuple[Finding, ...]:
+    """Everything that the checks find in one task."""
+    return tuple(run_checks(TASK_CHECKS, task, f"tasks/{task.id}"))
+
+
+def not_checked(task: Content) -> tuple[str, ...]:
+    """What can't be checked of this task, and why: one sentence each."""
+    plain = task.form == "plain"
+    missing = {
+        "its own test.sh decides the reward: the shipped verifier's promises don't hold for it": (
+            task.form != "shipped"
+        ),
+        "no expected tests: which tests decide the reward isn't known": plain,
+        "no hidden patch: which files the tests are isn't known": plain,
+        "no base commit in task.toml: where the image's repository should stand isn't known": (
+            base_commit(task.config) is None
+        ),
+        "no licence in task.toml": "license" not in table(task.config, "metadata", "source"),
+        "no Dockerfile: what the image holds isn't known": DOCKERFILE not in task.files,
+    }
+    return tuple(sentence for sentence, is_missing in missing.items() if is_missing)

@@ -1,0 +1,240 @@
+"""One task as its files show it: what was read, parsed as far as it parses, and its form.
+
+Promises: never raises, whatever the bytes; what can't be parsed is None and has an entry in
+`syntax`. Reading the files, with the limits given here, is left to the rim.
+
+A task has one of three forms. *shipped*: graded by the verifier that this project ships (its data
+is `tests/verify.json`). *own*: expected tests or a hidden patch, graded by a `test.sh` of its own.
+*plain*: any other Harbor task, where the exit code or the reward of its `test.sh` is all there is.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import orjson
+
+from kbench_build.model import Base, FolderEntry
+from kbench_build.rules.dockerfile import Instruction, parse_dockerfile
+from kbench_build.rules.expected_tests import Expected, expected_of
+from kbench_build.rules.patches import Patch, parse_patch
+
+Form = Literal["shipped", "own", "plain"]
+
+TASK = "task.toml"
+INSTRUCTION = "instruction.md"
+DOCKERFILE = "environment/Dockerfile"
+FIX = "solution/fix.patch"
+SOLVE = "solution/solve.sh"
+TEST_PATCH = "tests/test.patch"
+TEST = "tests/test.sh"
+EXPECTED = "tests/expected_tests.json"
+VERIFY = "tests/verify.json"
+
+MIB = 1 << 20
+_LIMITS: Mapping[str, int] = {
+    TASK: MIB,
+    INSTRUCTION: 4 * MIB,
+    DOCKERFILE: MIB,
+    FIX: 64 * MIB,
+    TEST_PATCH: 64 * MIB,
+    EXPECTED: 64 * MIB,
+    VERIFY: 16 * MIB,
+}
+_SCRIPT_LIMIT = MIB
+_PATCH_LIMIT = 64 * MIB
+_READ = re.compile(r"(?:environment|solution|tests)/[^/]+\.(?:sh|py)|environment/[^/]+\.patch")
+_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def limit(path: str) -> int | None:
+    """The most bytes that are read of a task's file; None when its content isn't looked at."""
+    if path in _LIMITS:
+        return _LIMITS[path]
+    if _READ.fullmatch(path):
+        return _PATCH_LIMIT if path.endswith(".patch") else _SCRIPT_LIMIT
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flaw:
+    """Something wrong with a file: the spot in it (may be empty) and what."""
+
+    file: str
+    where: str = ""
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """What surrounds a task in its dataset: the image namespace, the bases, the shipped files.
+
+    `shipped` maps the path of each file that is the same in every task to its content.
+    """
+
+    namespace: str
+    bases: tuple[Base, ...]
+    shipped: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """One task. `data` holds what was read, `unread` why a file that should have been wasn't.
+
+    `syntax` are files that don't parse, `misfits` values that don't fit their schema, `unknown`
+    keys that no schema names.
+    """
+
+    id: str
+    around: Around
+    files: Mapping[str, FolderEntry]
+    data: Mapping[str, bytes]
+    unread: tuple[Flaw, ...]
+    form: Form
+    config: Mapping[str, Any] | None
+    expected_json: Mapping[str, Any] | None
+    verify: Mapping[str, Any] | None
+    syntax: tuple[Flaw, ...]
+    misfits: tuple[Flaw, ...] = ()
+    unknown: tuple[Flaw, ...] = ()
+
+    @cached_property
+    def expected(self) -> Expected | None:
+        """The expected tests, None where there are none that fit their schema."""
+        if self.expected_json is None or self.has_misfits(EXPECTED):
+            return None
+        return expected_of(self.expected_json)
+
+    @cached_property
+    def fix(self) -> Patch | None:
+        """The gold patch, None where it wasn't read."""
+        return self.patch(FIX)
+
+    @cached_property
+    def test(self) -> Patch | None:
+        """The hidden patch, None where it wasn't read."""
+        return self.patch(TEST_PATCH)
+
+    @cached_property
+    def dockerfile(self) -> tuple[Instruction, ...] | None:
+        """The instructions of the task's Dockerfile, None where it wasn't read."""
+        data = self.data.get(DOCKERFILE)
+        return None if data is None else parse_dockerfile(data.decode("utf-8", "replace"))
+
+    def patch(self, path: str) -> Patch | None:
+        """A file of the task, read as a patch."""
+        data = self.data.get(path)
+        return None if data is None else parse_patch(data)
+
+    def below(self, folder: str) -> tuple[str, ...]:
+        """The paths below a folder of the task, relative to it, sorted."""
+        head = f"{folder}/"
+        return tuple(sorted(p[len(head) :] for p in self.files if p.startswith(head)))
+
+    def has_misfits(self, path: str) -> bool:
+        """Whether a file's values don't fit its schema, so that its parts can't be relied on."""
+        return any(flaw.file == path for flaw in self.misfits)
+
+
+def form_of(files: Mapping[str, FolderEntry], data: Mapping[str, bytes], around: Around) -> Form:
+    """Which form a task has, from its files."""
+    if VERIFY in files or _same(TEST, data, around):
+        return "shipped"
+    return "own" if EXPECTED in files or TEST_PATCH in files else "plain"
+
+
+def _same(path: str, data: Mapping[str, bytes], around: Around) -> bool:
+    return path in around.shipped and data.get(path) == around.shipped[path]
+
+
+def understand(
+    task: str,
+    *,
+    around: Around,
+    files: Mapping[str, FolderEntry],
+    data: Mapping[str, bytes],
+    unread: tuple[Flaw, ...],
+) -> Content:
+    """Put together what was read of a task, parsed as far as it parses."""
+    syntax: list[Flaw] = []
+    return Content(
+        id=task,
+        around=around,
+        files=files,
+        data=data,
+        unread=unread,
+        form=form_of(files, data, around),
+        config=_parsed(TASK, data, syntax, parse_toml),
+        expected_json=_parsed(EXPECTED, data, syntax, parse_json),
+        verify=_parsed(VERIFY, data, syntax, parse_json),
+        syntax=tuple(syntax),
+    )
+
+
+def with_schemas(
+    content: Content, *, misfits: tuple[Flaw, ...], unknown: tuple[Flaw, ...]
+) -> Content:
+    """The same task, with what its schemas say of its documents."""
+    return replace(content, misfits=misfits, unknown=unknown)
+
+
+def _parsed(
+    path: str,
+    data: Mapping[str, bytes],
+    syntax: list[Flaw],
+    parse: Callable[[str, bytes], Mapping[str, Any] | Flaw],
+) -> Mapping[str, Any] | None:
+    if path not in data:
+        return None
+    value = parse(path, data[path])
+    if isinstance(value, Flaw):
+        syntax.append(value)
+        return None
+    return value
+
+
+def parse_toml(path: str, data: bytes) -> Mapping[str, Any] | Flaw:
+    """A TOML document as JSON values (dates become text), or where it goes wrong."""
+    try:
+        return {key: _plain(value) for key, value in tomllib.loads(data.decode("utf-8")).items()}
+    except UnicodeDecodeError as error:
+        return not_utf8(path, data, error)
+    except tomllib.TOMLDecodeError as error:
+        place = _PLACE.search(str(error))
+        where = f"line {place[1]}, column {place[2]}" if place and place[1] else "the last line"
+        return Flaw(file=path, where=where, message=_PLACE.sub("", str(error)))
+    except (ValueError, RecursionError) as error:
+        return Flaw(file=path, message=str(error) or "nested too deeply")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and value - value != 0:
+        return str(value)  # inf and nan are no numbers of JSON
+    return value if isinstance(value, str | bool | int | float) else str(value)
+
+
+def parse_json(path: str, data: bytes) -> Mapping[str, Any] | Flaw:
+    """A JSON object, or where it goes wrong."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        return Flaw(file=path, where=where, message=error.msg)
+    if not isinstance(value, dict):
+        return Flaw(file=path, message="holds no JSON object")
+    return value
+
+
+def not_utf8(path: str, data: bytes, error: UnicodeDecodeError) -> Flaw:
+    """The flaw of a text that isn't UTF-8, with its line and column."""
+    before = data[: error.start]
+    line, column = before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1
+    where = f"line {line}, column {column}"
+    return Flaw(file=path, where=where, message=f"byte 0x{data[error.start]:02x} isn't UTF-8")

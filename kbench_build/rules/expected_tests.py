@@ -1,0 +1,56 @@
+"""`tests/expected_tests.json` as lists and sets of test ids."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+CATEGORIES = ("f2p_tests", "p2p_tests", "s2p_tests", "n2p_tests")
+RESULTS = ("run_result", "test_patch_result")
+STATUSES = ("passed_tests", "failed_tests", "skipped_tests")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """The file as lists (`lists` by category, `results` by result and status), and as sets.
+
+    `sets` and `before` have the same keys as the lists.
+    """
+
+    lists: Mapping[str, list[str]]
+    results: Mapping[str, Mapping[str, list[str]]]
+    sets: Mapping[str, frozenset[str]]
+    before: Mapping[str, Mapping[str, frozenset[str]]]
+
+
+def expected_of(value: Mapping[str, Any]) -> Expected:
+    """The file's lists; missing ones are empty. The value must fit the schema."""
+    lists = {name: value.get(name, []) for name in CATEGORIES}
+    results = {
+        name: {status: value[name].get(status, []) for status in STATUSES}
+        for name in RESULTS
+        if name in value
+    }
+    sets = _Sets()
+    return Expected(
+        lists=lists,
+        results=results,
+        sets={name: sets.of(ids) for name, ids in lists.items()},
+        before={
+            name: {status: sets.of(ids) for status, ids in result.items()}
+            for name, result in results.items()
+        },
+    )
+
+
+class _Sets:
+    """Makes each set once: thousands of ids stand in the same order in several lists."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[list[str], frozenset[str]]] = []
+
+    def of(self, ids: list[str]) -> frozenset[str]:
+        for known, made in self._made:
+            if len(known) == len(ids) and known == ids:
+                return made
+        self._made.append((ids, frozenset(ids)))
+        return self._made[-1][1]

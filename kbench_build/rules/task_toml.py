@@ -1,0 +1,247 @@
+"""Checks of `task.toml` beyond its schema: versions, names, provenance, network settings."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kbench_build.rules.content import TASK, Content
+from kbench_build.rules.findings import Check, Spot
+from kbench_build.rules.recipes import base_commit
+
+HARBOR_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_SPDX_ID = r"(?:LicenseRef-|DocumentRef-[\w.-]+:LicenseRef-)?[A-Za-z0-9][A-Za-z0-9.-]*\+?"
+_SPDX = re.compile(
+    rf"\(*{_SPDX_ID}(?: WITH {_SPDX_ID})?\)*(?: (?:AND|OR) \(*{_SPDX_ID}(?: WITH {_SPDX_ID})?\)*)*"
+)
+_NO_LICENCE = frozenset({"NONE", "NOASSERTION", "unknown", "Unknown", "UNKNOWN", "Other", "other"})
+_SOURCE = (
+    "repository_owner",
+    "repository_name",
+    "repository_url",
+    "license",
+    "code_change_id",
+    "code_change_url",
+    "base_commit",
+)
+
+
+def table(value: Mapping[str, Any] | None, *keys: str) -> Mapping[str, Any]:
+    """A table inside tables; empty where it is missing or something else stands there."""
+    here: Any = value or {}
+    for key in keys:
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return here if isinstance(here, Mapping) else {}
+
+
+def _version(task: Content) -> Iterator[Spot]:
+    config = task.config or {}
+    version = config.get("schema_version", config.get("version"))
+    if isinstance(version, str) and version not in HARBOR_VERSIONS:
+        message = f"version {version!r} isn't one that is known here: {', '.join(HARBOR_VERSIONS)}"
+        yield Spot(file=TASK, where="schema_version", message=message)
+    if "schema_version" in config and "version" in config:
+        yield Spot(file=TASK, where="version", message="stands beside schema_version; keep one")
+
+
+def _older_keys(task: Content) -> Iterator[Spot]:
+    config = task.config or {}
+    newer = {"allow_internet": "network_mode", "memory": "memory_mb", "storage": "storage_mb"}
+    found = ["version (schema_version)"] if "version" in config else []
+    environment = table(config, "environment")
+    found += [f"environment.{old} ({new})" for old, new in newer.items() if old in environment]
+    if found:
+        yield Spot(file=TASK, message=f"uses older keys: {', '.join(found)}")
+
+
+def _name(task: Content) -> Iterator[Spot]:
+    if task.form != "shipped" or task.config is None:
+        return
+    name = table(task.config, "task").get("name")
+    wanted = f"{task.around.namespace}/{task.id.lower()}"
+    if name is None:
+        yield Spot(file=TASK, where="task.name", message=f"is missing; {wanted!r} is meant")
+    elif name != wanted:
+        yield Spot(file=TASK, where="task.name", message=f"is {name!r} where {wanted!r} is meant")
+
+
+def _missing(task: Content) -> Iterator[Spot]:
+    if task.config is None:
+        return
+    source = table(task.config, "metadata", "source")
+    for key in _SOURCE:
+        if source.get(key) in (None, ""):
+            yield Spot(file=TASK, where=f"metadata.source.{key}", message="is missing")
+
+
+def _missing_in_shipped(task: Content) -> Iterator[Spot]:
+    return _missing(task) if task.form == "shipped" else iter(())
+
+
+def _missing_in_own(task: Content) -> Iterator[Spot]:
+    return _missing(task) if task.form == "own" else iter(())
+
+
+def _base_commit(task: Content) -> Iterator[Spot]:
+    commit = base_commit(task.config)
+    if commit and not _COMMIT.fullmatch(commit):
+        message = f"{commit!r} is no full commit id of 40 lower-case hexadecimal digits"
+        yield Spot(file=TASK, where="metadata.source.base_commit", message=message)
+
+
+def _licence(task: Content) -> Iterator[Spot]:
+    licence = table(task.config, "metadata", "source").get("license")
+    if not isinstance(licence, str) or not licence:
+        return
+    balanced = licence.count("(") == licence.count(")")
+    if licence in _NO_LICENCE or not _SPDX.fullmatch(licence) or not balanced:
+        message = f"{licence!r} is no SPDX expression that names a licence"
+        yield Spot(file=TASK, where="metadata.source.license", message=message)
+
+
+def _urls(task: Content) -> Iterator[Spot]:
+    source = table(task.config, "metadata", "source")
+    url, change = source.get("repository_url"), source.get("code_change_url")
+    if not isinstance(url, str):
+        return
+    home = url.rstrip("/").removesuffix(".git")
+    owner, name = source.get("repository_owner"), source.get("repository_name")
+    known = isinstance(owner, str) and isinstance(name, str)
+    if known and not home.lower().endswith(f"/{owner}/{name}".lower()):
+        message = f"{url!r} doesn't end in {owner}/{name}"
+        yield Spot(file=TASK, where="metadata.source.repository_url", message=message)
+    if isinstance(change, str) and change and not change.lower().startswith(f"{home}/".lower()):
+        message = f"{change!r} isn't below {home}"
+        yield Spot(file=TASK, where="metadata.source.code_change_url", message=message)
+
+
+def _network(task: Content) -> Iterator[Spot]:
+    for path in (("environment",), ("agent",), ("verifier",), ("verifier", "environment")):
+        settings = table(task.config, *path)
+        for key, message in _host_problems(settings):
+            yield Spot(file=TASK, where=".".join((*path, key)), message=message)
+
+
+def _host_problems(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    mode, hosts = settings.get("network_mode"), settings.get("allowed_hosts")
+    if hosts and mode != "allowlist":
+        yield (
+            "allowed_hosts",
+            "is only read when network_mode is 'allowlist', and refused otherwise",
+        )
+    for index, host in enumerate(hosts if isinstance(hosts, list) else ()):
+        if isinstance(host, str) and "*" in host.removeprefix("*."):
+            yield f"allowed_hosts[{index}]", f"{host!r}: a * may only stand for the first part"
+
+
+def _network_odd(task: Content) -> Iterator[Spot]:
+    environment = table(task.config, "environment")
+    old, mode = environment.get("allow_internet"), environment.get("network_mode")
+    if isinstance(old, bool) and mode is not None and old != (mode == "public"):
+        message = f"contradicts network_mode = {mode!r}, which wins"
+        yield Spot(file=TASK, where="environment.allow_internet", message=message)
+    for section in ("environment", "agent", "verifier"):
+        settings = table(task.config, section)
+        if settings.get("network_mode") == "allowlist" and not settings.get("allowed_hosts"):
+            where = f"{section}.allowed_hosts"
+            yield Spot(file=TASK, where=where, message="is empty, so nothing is reachable")
+
+
+def _public_agent(task: Content) -> Iterator[Spot]:
+    if task.form == "plain" or task.config is None:
+        return
+    if agent_network(task.config) == "public":
+        message = "the agent reaches the whole network, and so the published fix"
+        yield Spot(file=TASK, where="agent.network_mode", message=message)
+
+
+def agent_network(config: Mapping[str, Any]) -> str:
+    """The network mode that an agent gets: its own, or the environment's, old key included."""
+    mode = table(config, "agent").get("network_mode")
+    environment = table(config, "environment")
+    if mode is None:
+        mode = environment.get("network_mode")
+    if mode is None and environment.get("allow_internet") is False:
+        return "no-network"
+    return mode if isinstance(mode, str) else "public"
+
+
+CHECKS: tuple[Check[Content], ...] = (
+    Check(
+        id="task/version",
+        severity="warning",
+        why="Harbor reads other versions by guess, or not at all.",
+        mend='Write schema_version = "1.4".',
+        find=_version,
+    ),
+    Check(
+        id="task/older-keys",
+        severity="note",
+        why="Harbor still reads these keys, and says that they go.",
+        mend="Use the keys named in brackets.",
+        find=_older_keys,
+    ),
+    Check(
+        id="task/name",
+        severity="warning",
+        why="A registry and dataset.toml know the task by this name.",
+        mend="Write [task] name as said.",
+        find=_name,
+    ),
+    Check(
+        id="provenance/missing",
+        severity="error",
+        why="Without it nobody can tell the licence, find the change or check the seal.",
+        mend="Add the key to [metadata.source].",
+        find=_missing_in_shipped,
+    ),
+    Check(
+        id="provenance/incomplete",
+        severity="warning",
+        why="Without it nobody can tell the licence, find the change or check the seal.",
+        mend="Add the key to [metadata.source].",
+        find=_missing_in_own,
+    ),
+    Check(
+        id="provenance/base-commit",
+        severity="error",
+        why="Names and short ids come to mean other commits over time.",
+        mend="Write the full commit id.",
+        find=_base_commit,
+    ),
+    Check(
+        id="provenance/licence",
+        severity="warning",
+        why="Who uses the release must know on what terms.",
+        mend="Write an SPDX expression, for instance Apache-2.0.",
+        find=_licence,
+    ),
+    Check(
+        id="provenance/urls",
+        severity="warning",
+        why="Facts about one repository that disagree make all of them doubtful.",
+        mend="Make owner, name and URLs agree.",
+        find=_urls,
+    ),
+    Check(
+        id="network/hosts",
+        severity="error",
+        why="Harbor refuses such a task, or lets less through than is meant.",
+        mend='Set network_mode = "allowlist" in the same section, with plain host names.',
+        find=_network,
+    ),
+    Check(
+        id="network/settings",
+        severity="warning",
+        why="Settings that contradict each other hide what the network really lets through.",
+        mend="Keep network_mode, and list the hosts that are needed.",
+        find=_network_odd,
+    ),
+    Check(
+        id="network/public-agent",
+        severity="warning",
+        why="The fix of a public project is one download away.",
+        mend='Set [agent] network_mode = "allowlist" and name the build hosts.',
+        find=_public_agent,
+    ),
+)

@@ -1,0 +1,230 @@
+"""Check a task, or the dataset around the tasks, without running anything of it.
+
+Promises: everything wrong is reported at once; no content of a task makes it raise; suppressed
+findings are listed with their reason. Leaves to the graph when to run, and to the release what a
+finding of which severity forbids.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from kbench_build import digest
+from kbench_build.model import Base, FileEntry, Finding, FolderEntry, Report, Suppression
+from kbench_build.rim import schemas
+from kbench_build.rim.config import Config
+from kbench_build.rim.dataset import TASKS
+from kbench_build.rim.task_files import list_folder, read_files
+from kbench_build.rim.tree import ignored, scan_tree
+from kbench_build.rules import content
+from kbench_build.rules.base_inputs import BaseInput, parse_inputs
+from kbench_build.rules.catalogue import TASK_CHECKS, check_task, not_checked
+from kbench_build.rules.content import Around, Content, Flaw
+from kbench_build.rules.dataset_checks import DATASET_CHECKS, Whole, check_dataset
+from kbench_build.rules.documents import unknown_keys
+from kbench_build.rules.findings import from_json, in_order, summary, suppress, to_json
+from kbench_build.rules.manifest import parse_manifest
+from kbench_build.rules.verifier_data import SHIPPED
+
+STEP = "validate"
+DATASET = "dataset"
+_SCHEMAS: Mapping[str, str] = {
+    content.TASK: "task",
+    content.EXPECTED: "expected_tests",
+    content.VERIFY: "verify",
+}
+_ELSEWHERE = frozenset({"manifest/line", "manifest/unterminated", "bases/inputs"})
+_MOST_BYTES = 1 << 20
+
+
+def surroundings(*, bases: Iterable[Base], config: Config) -> str:
+    """Digest of what all tasks' findings depend on beside the task; computed once a run."""
+    names = sorted(base.name for base in bases)
+    return digest.of_json([names, config.namespace, _answered(config), schemas.rules_digest()])
+
+
+def inputs(*, tree: str, surroundings: str) -> str:
+    """Digest of all that `validate_task` reads; `tree` is the digest of the task's tree."""
+    return digest.of_text(f"{tree} {surroundings}")
+
+
+def dataset_inputs(
+    *, tasks: Iterable[str], folders: Mapping[str, str], manifest: str, surroundings: str
+) -> str:
+    """Digest of all that `validate_dataset` reads; `folders` are digests, by base repository."""
+    return digest.of_json([sorted(tasks), dict(folders), manifest, surroundings])
+
+
+def _answered(config: Config) -> list[list[str]]:
+    return [[s.rule, s.task, s.reason] for s in config.suppress]
+
+
+def validate_task(
+    root: Path, task: str, *, config: Config, bases: tuple[Base, ...], inputs: str
+) -> Report:
+    """Check one task. `bases` are those of the manifest, `inputs` what `inputs()` gave."""
+    began = time.monotonic()
+    known = read_task(
+        root, task, Around(namespace=config.namespace, bases=bases, shipped=shipped())
+    )
+    about = {"form": known.form, "not_checked": list(not_checked(known))}
+    return _report(
+        subject=task,
+        inputs=inputs,
+        began=began,
+        findings=check_task(known),
+        suppressions=config.suppress,
+        about=about,
+    )
+
+
+def read_task(root: Path, task: str, around: Around) -> Content:
+    """Read a task and hold its documents against their schemas."""
+    folder = root / TASKS / task
+    entries = list_folder(folder)
+    data, reasons = read_files(folder, entries, content.limit)
+    found = content.understand(
+        task,
+        around=around,
+        files={entry.path: entry for entry in entries if not entry.error},
+        data=data,
+        unread=_unread(entries, reasons),
+    )
+    return content.with_schemas(found, misfits=_misfits(found), unknown=_unknown(found))
+
+
+def _unread(entries: tuple[FolderEntry, ...], reasons: Mapping[str, str]) -> tuple[Flaw, ...]:
+    broken = {e.path: f"can't be read: {e.error}" for e in entries if e.error}
+    return tuple(Flaw(file=p, message=m) for p, m in sorted({**broken, **reasons}.items()))
+
+
+def _documents(task: Content) -> Iterable[tuple[str, str, Mapping[str, Any]]]:
+    values = (task.config, task.expected_json, task.verify)
+    for (path, schema), value in zip(_SCHEMAS.items(), values, strict=True):
+        if value is not None:
+            yield path, schema, value
+
+
+def _misfits(task: Content) -> tuple[Flaw, ...]:
+    return tuple(
+        Flaw(file=path, where=where, message=message)
+        for path, schema, value in _documents(task)
+        for where, message in schemas.problems(schema, value)
+    )
+
+
+def _unknown(task: Content) -> tuple[Flaw, ...]:
+    return tuple(
+        Flaw(file=path, where=where, message=message)
+        for path, schema, value in _documents(task)
+        for where, message in unknown_keys(schemas.load(schema), value)
+    )
+
+
+@cache
+def shipped() -> Mapping[str, bytes]:
+    """The files that are the same in every task: place in the task → content."""
+    runtime = Path(str(resources.files("kbench_build"))) / "runtime"
+    return {place: (runtime / name).read_bytes() for place, name in SHIPPED.items()}
+
+
+def validate_dataset(
+    root: Path, *, tasks: tuple[str, ...], manifest: str, config: Config, inputs: str
+) -> Report:
+    """Check what belongs to no single task: manifest, bases, ids, what lies beside the tasks."""
+    began = time.monotonic()
+    bases, wrong = parse_manifest(manifest)
+    repos = tuple(dict.fromkeys(base.repo for base in bases))
+    made = {repo: _inputs_of(root, repo) for repo in repos}
+    whole = Whole(
+        tasks=tasks,
+        strays=_strays(root, tasks),
+        namespace=config.namespace,
+        bases=bases,
+        folders={repo: _files(root / "bases" / repo) for repo in repos},
+        texts={repo: _texts(root, repo, bases) for repo in repos},
+        inputs={repo: items for repo, (items, _) in made.items()},
+        suppress=config.suppress,
+        rules=rule_ids(),
+    )
+    found = [*wrong, *(f for _, findings in made.values() for f in findings)]
+    about = {"tasks": len(tasks), "bases": len(bases)}
+    return _report(
+        subject=DATASET,
+        inputs=inputs,
+        began=began,
+        findings=(*found, *check_dataset(whole)),
+        suppressions=config.suppress,
+        about=about,
+    )
+
+
+def rule_ids() -> frozenset[str]:
+    """The ids of all rules."""
+    checks = {check.id for check in TASK_CHECKS} | {check.id for check in DATASET_CHECKS}
+    return frozenset(checks) | _ELSEWHERE
+
+
+def _strays(root: Path, tasks: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            p.name for p in (root / TASKS).iterdir() if p.name not in tasks and not ignored(p.name)
+        )
+    )
+
+
+def _files(folder: Path) -> tuple[FileEntry, ...]:
+    return scan_tree(folder) if folder.is_dir() else ()
+
+
+def _inputs_of(root: Path, repo: str) -> tuple[tuple[BaseInput, ...], tuple[Finding, ...]]:
+    text = _text(root / "bases" / repo / "inputs.toml")
+    return ((), ()) if text is None else parse_inputs(text, repo)
+
+
+def _texts(root: Path, repo: str, bases: tuple[Base, ...]) -> Mapping[str, str]:
+    names = {b.dockerfile.removeprefix(f"{b.context}/") for b in bases if b.repo == repo}
+    texts = {name: _text(root / "bases" / repo / name) for name in (*names, ".dockerignore")}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def _text(path: Path) -> str | None:
+    try:
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+            return None
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def _report(
+    *,
+    subject: str,
+    inputs: str,
+    began: float,
+    findings: Iterable[Finding],
+    suppressions: tuple[Suppression, ...],
+    about: Mapping[str, Any],
+) -> Report:
+    kept, answered = suppress(in_order(findings), subject, suppressions)
+    return Report(
+        step=STEP,
+        subject=subject,
+        inputs=inputs,
+        ok=not any(finding.severity == "error" for finding in kept),
+        summary=summary(kept, len(answered)),
+        seconds=time.monotonic() - began,
+        data={
+            **about,
+            "findings": [to_json(finding) for finding in kept],
+            "suppressed": [{**to_json(a.finding), "reason": a.reason} for a in answered],
+        },
+    )
+
+
+def findings_of(report: Report) -> tuple[Finding, ...]:
+    """The findings that a report of this step holds, in order; suppressed ones left out."""
+    return tuple(from_json(value) for value in report.data.get("findings", ()))

@@ -121,6 +121,11 @@ def task_recipe(
     )
 
 
+def is_held(labels: Mapping[str, str], recipe: Recipe) -> bool:
+    """Whether an image with these labels was made from this recipe."""
+    return bool(recipe.digest) and labels.get(LABEL_RECIPE) == recipe.digest
+
+
 def missing_bases(recipe: Recipe, bases: Mapping[str, str]) -> tuple[str, ...]:
     """The images of the dataset's namespace that a recipe needs and no manifest line makes."""
     return tuple(on for on in recipe.stands_on if on not in bases)

@@ -10,7 +10,7 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from kbench_build.errors import EngineError, KbenchError
 from kbench_build.model import Upload
@@ -58,19 +58,26 @@ def merge(uploads: Iterable[Upload]) -> bytes:
 def unpack(archive: bytes) -> Mapping[str, bytes]:
     """The regular files of a tar that a container gave, below its one top folder.
 
-    Names that climb are left out. A tar that ends early is an `EngineError`.
+    Names that climb are left out. A tar that can't be read is an `EngineError`.
     """
-    files: dict[str, bytes] = {}
+    files = _regular(archive)
+    below = ((name.partition("/")[2], content) for name, content in files.items())
+    return {name: content for name, content in below if safe(name)}
+
+
+def unpack_one(archive: bytes) -> bytes:
+    """The one file of a tar that a container gave; empty when it is no regular file."""
+    return next(iter(_regular(archive).values()), b"")
+
+
+def _regular(archive: bytes) -> dict[str, bytes]:
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            for member in tar:
-                name = PurePosixPath(member.name)
-                inner = "/".join(name.parts[1:])
-                if member.isreg() and inner and safe(inner) and member.size <= len(archive):
-                    files[inner] = _content(tar, member)
+            # A sparse member can claim more than all the bytes there are.
+            members = [m for m in tar if m.isreg() and m.size <= len(archive)]
+            return {m.name.removeprefix("./"): _content(tar, m) for m in members}
     except tarfile.TarError as error:
         raise EngineError(f"the engine gave an archive that can't be read: {error}") from error
-    return files
 
 
 def bounded(chunks: Iterable[bytes], limit: int) -> bytes | None:

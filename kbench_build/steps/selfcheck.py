@@ -1,0 +1,292 @@
+"""Prove that a task's verifier tells the fix from its absence: nop runs score 0, oracle runs 1.
+
+A task with the shipped verifier (`tests/verify.json`) is graded in a fresh container that takes
+over only the files that the solution changed, seen from outside the container in which it ran.
+Another task's own `test.sh` runs where its solution ran, as Harbor does it, and the evidence says
+`shared`.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from kbench_build import digest
+from kbench_build.errors import KbenchError
+from kbench_build.model import Changes, Engine, Job, JobResult, Report, Upload
+from kbench_build.rim.dataset import read_task_toml
+from kbench_build.rim.engines import tars
+from kbench_build.rim.store import STATE, write_whole
+from kbench_build.rules.grading import KINDS, Conclusion, Kind, Run, conclude, kinds_of
+from kbench_build.rules.limits import Limits, limits
+from kbench_build.rules.outcomes import REPORT, Verdict, solution_verdict, verdict
+from kbench_build.rules.statuses import shorten
+
+STEP = "selfcheck"
+VERSION = 1
+LOGS = "/logs/verifier"
+EXIT_CODE = "/logs/agent/exit-code.txt"
+SCRIPTS = "/kbench/run_scripts.sh"
+
+
+def inputs(*, image_id: str, solution: str, tests: str, settings: str) -> str:
+    """Digest of all that the runs depend on, from the digests of a task's parts."""
+    parts = {"image": image_id, "solution": solution, "tests": tests, "settings": settings}
+    return digest.of_json({"selfcheck": VERSION, **parts})
+
+
+def covers(data: Mapping[str, Any], runs: int) -> bool:
+    """Whether a report holds at least so many repeats."""
+    return isinstance(data.get("runs"), int) and data["runs"] >= runs
+
+
+def selfcheck(
+    root: Path, task: str, *, engine: Engine, image: str, runs: int, inputs: str
+) -> Report:
+    """Run nop and oracle `runs` times each and say what they show."""
+    began = time.monotonic()
+    check = _open(root, task, engine, image)
+    graded = [_graded(check, kind, n + 1) for n in range(runs) for kind in KINDS]
+    conclusion = conclude([g.run for g in graded], check.kinds)
+    details = [*conclusion.details, *_kept_output(root, task, graded, conclusion)]
+    return Report(
+        step=STEP,
+        subject=task,
+        inputs=inputs,
+        ok=conclusion.ok,
+        summary=conclusion.summary,
+        seconds=time.monotonic() - began,
+        data={
+            "runs": runs,
+            "isolation": "fresh" if check.shipped else "shared",
+            "network": {
+                "solution": check.solution_network,
+                "verifier": check.limits.verifier.network,
+            },
+            "notes": list(check.limits.notes),
+            "results": [_as_json(g, check.kinds) for g in graded],
+            "flaky": list(conclusion.flaky),
+            "details": details,
+        },
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Check:
+    """One task, ready to be run."""
+
+    task: str
+    engine: Engine
+    image: str
+    limits: Limits
+    shipped: bool
+    workdir: str
+    solution: Upload
+    tests: Upload
+    kinds: Mapping[str, str]
+
+    @property
+    def solution_network(self) -> str:
+        """What network the solution gets: in one container both get the verifier's."""
+        return (self.limits.solution if self.shipped else self.limits.verifier).network
+
+    def job(self, name: str, command: tuple[str, ...], **more: Any) -> Job:
+        """A job in the task's image, with its limits."""
+        return Job(
+            name=f"{self.task}/{name}",
+            image=self.image,
+            command=command,
+            cpus=self.limits.cpus,
+            memory_mb=self.limits.memory_mb,
+            workdir=self.limits.workdir,
+            **more,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Graded:
+    """One run: its verdict, what the engine said, and the times."""
+
+    run: Run
+    results: tuple[JobResult, ...]
+    report: bytes
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def busy(self) -> float:
+        """Seconds in which the task's own commands ran."""
+        return sum(r.seconds for r in self.results)
+
+
+def _open(root: Path, task: str, engine: Engine, image: str) -> _Check:
+    folder = root / "tasks" / task
+    return _Check(
+        task=task,
+        engine=engine,
+        image=image,
+        limits=limits(read_task_toml(root, task)),
+        shipped=(folder / "tests" / "verify.json").is_file(),
+        solution=Upload(into="/solution", archive=_packed(root, folder / "solution", "solve.sh")),
+        tests=Upload(into="/tests", archive=_packed(root, folder / "tests", "test.sh")),
+        workdir=_workdir(_json(root, folder / "tests" / "verify.json")),
+        kinds=kinds_of(_json(root, folder / "tests" / "expected_tests.json")),
+    )
+
+
+def _workdir(settings: Any) -> str:
+    found = settings.get("workdir") if isinstance(settings, Mapping) else None
+    return found if isinstance(found, str) else "/"
+
+
+def _packed(root: Path, folder: Path, needed: str) -> bytes:
+    if not (folder / needed).is_file():
+        raise KbenchError(f"{(folder / needed).relative_to(root)}: is missing")
+    return tars.pack_folder(folder)
+
+
+def _json(root: Path, path: Path) -> Any:
+    """What a JSON file holds; an empty object where there is none."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise KbenchError(f"{path.relative_to(root)}: can't be read: {error}") from error
+
+
+def _graded(check: _Check, kind: Kind, number: int) -> _Graded:
+    began = time.monotonic()
+    results, found, more = (_fresh if check.shipped else _shared)(check, kind)
+    files = _files(results[-1])
+    return _Graded(
+        run=Run(kind=kind, number=number, verdict=found),
+        results=results,
+        report=files.get(REPORT, b""),
+        seconds=time.monotonic() - began,
+        notes=(*more, *(note for result in results for note in result.notes)),
+    )
+
+
+_Outcome = tuple[tuple[JobResult, ...], Verdict, tuple[str, ...]]
+
+
+def _fresh(check: _Check, kind: Kind) -> _Outcome:
+    """The solution in one container, its changed files graded in another."""
+    if kind == "nop":
+        graded = check.engine(_verifier_job(check, kind, ()))
+        return (graded,), verdict(graded, _files(graded), shipped=True), ()
+    solved = check.engine(_solution_job(check))
+    stopped = solution_verdict(solved)
+    if stopped or solved.changes is None:
+        return (solved,), stopped or Verdict(outcome="agent-error"), ()
+    graded = check.engine(_verifier_job(check, kind, (_changes_upload(solved.changes),)))
+    return (solved, graded), verdict(graded, _files(graded), shipped=True), ()
+
+
+def _changes_upload(changes: Changes) -> Upload:
+    deleted = "".join(f"{path}\0" for path in changes.deleted).encode("utf-8", "surrogateescape")
+    files = {"changes.tar": changes.archive, "deleted": deleted}
+    return Upload(into="/kbench/changes", archive=tars.pack(files))
+
+
+def _solution_job(check: _Check) -> Job:
+    return check.job(
+        "oracle/solution",
+        ("bash", "/solution/solve.sh"),
+        timeout_sec=check.limits.solution.timeout_sec,
+        network=check.limits.solution.network,
+        environment=check.limits.solution.environment,
+        uploads=(check.solution, _log_folders()),
+        changes_under=check.workdir,
+    )
+
+
+def _verifier_job(check: _Check, kind: Kind, more: tuple[Upload, ...]) -> Job:
+    return check.job(
+        f"{kind}/verifier",
+        ("bash", "/tests/test.sh"),
+        timeout_sec=check.limits.verifier.timeout_sec,
+        network=check.limits.verifier.network,
+        environment=check.limits.verifier.environment,
+        uploads=(check.tests, _log_folders(), *more),
+        outputs=(LOGS,),
+    )
+
+
+def _shared(check: _Check, kind: Kind) -> _Outcome:
+    """Solution and verifier in one container, with the verifier's network."""
+    job = _shared_job(check, solved=kind == "oracle")
+    result = check.engine(job)
+    return (result,), verdict(result, _files(result), shipped=False), tuple(_solution_note(result))
+
+
+def _shared_job(check: _Check, *, solved: bool) -> Job:
+    solution, verifier = check.limits.solution, check.limits.verifier
+    scripts = ("/solution/solve.sh", "/tests/test.sh") if solved else ("/tests/test.sh",)
+    return check.job(
+        "oracle/shared" if solved else "nop/shared",
+        ("sh", SCRIPTS, *scripts),
+        timeout_sec=verifier.timeout_sec + (solution.timeout_sec if solved else 0.0),
+        network=verifier.network,
+        environment={**(solution.environment if solved else {}), **verifier.environment},
+        uploads=(
+            *(check.tests, _log_folders(), _scripts_upload()),
+            *((check.solution,) if solved else ()),
+        ),
+        outputs=(LOGS, EXIT_CODE),
+    )
+
+
+def _log_folders() -> Upload:
+    return Upload(into="/logs", archive=tars.pack({}, ("agent", "verifier", "artifacts")))
+
+
+def _scripts_upload() -> Upload:
+    shipped = resources.files("kbench_build.runtime") / "run_scripts.sh"
+    return Upload(into="/kbench", archive=tars.pack({"run_scripts.sh": shipped.read_bytes()}))
+
+
+def _files(result: JobResult) -> Mapping[str, bytes]:
+    return tars.unpack(result.outputs[LOGS]) if LOGS in result.outputs else {}
+
+
+def _solution_note(result: JobResult) -> Iterator[str]:
+    """Harbor goes on after a solution that fails, so it is a note here."""
+    if EXIT_CODE in result.outputs:
+        code = tars.unpack_one(result.outputs[EXIT_CODE]).decode("ascii", "replace").strip()
+        if code != "0":
+            yield f"the solution ended with exit code {code[:20]}"
+
+
+def _kept_output(
+    root: Path, task: str, graded: list[_Graded], conclusion: Conclusion
+) -> Iterator[str]:
+    """Keep what runs printed when the check fails, and say where."""
+    if conclusion.ok:
+        return
+    for one in graded:
+        place = f"{STATE}/logs/{STEP}/{task}-{one.run.kind}-{one.run.number}.log"
+        text = "\n".join(result.output for result in one.results)
+        write_whole(root / place, text.encode("utf-8", "surrogateescape"))
+        yield f"output of {one.run.kind} run {one.run.number}: {place}"
+
+
+def _as_json(graded: _Graded, kinds: Mapping[str, str]) -> dict[str, Any]:
+    found = graded.run.verdict
+    return {
+        "kind": graded.run.kind,
+        "run": graded.run.number,
+        "outcome": found.outcome,
+        "reward": found.reward,
+        "why": found.why,
+        "seconds": round(graded.seconds, 3),
+        "verifier_seconds": round(graded.results[-1].seconds, 3),
+        "overhead_seconds": round(graded.seconds - graded.busy, 3),
+        "tests": shorten(found.tests, kinds),
+        "report": digest.of_bytes(graded.report) if graded.report else None,
+        "notes": list(graded.notes),
+    }

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
-from doit.exceptions import TaskFailed, UnmetDependency
-
 Summary = Callable[[str, str], str]
 
 
@@ -55,12 +53,12 @@ class Progress:
 
     def add_failure(self, task: Any, fail: Any) -> None:
         """A task failed, couldn't run, or waited for one that failed."""
-        if isinstance(fail, UnmetDependency):
+        if fail.get_name() == "UnmetDependency":
             self._counts["not run"] += bool(task.actions)
             return
         self._counts["failed"] += 1
         first, _, rest = fail.get_msg().strip().partition("\n")
-        self._line("failed" if isinstance(fail, TaskFailed) else "error", task, first)
+        self._line("failed" if fail.get_name() == "TaskFailed" else "error", task, first)
         for line in rest.splitlines():
             self._show().detail(line)
 

@@ -3,7 +3,6 @@
 An unknown key, a wrong type or a value that means nothing is a `KbenchError` with its path.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from kbench_build.errors import KbenchError
 from kbench_build.model import Suppression
+from kbench_build.rim.toml import read_toml
 
 CONFIG = "kbench.toml"
 REQUIRABLE = ("validate", "seal", "selfcheck")
@@ -37,15 +37,9 @@ def load_config(root: Path) -> Config:
     """Read the dataset's `kbench.toml`; a missing file means the defaults."""
     name = root.resolve().name.lower() or "dataset"
     try:
-        text = (root / CONFIG).read_text(encoding="utf-8")
+        return _config(read_toml(root / CONFIG, CONFIG), name)
     except FileNotFoundError:
         return Config(name=name)
-    except (OSError, UnicodeDecodeError) as error:
-        raise KbenchError(f"{CONFIG}: can't be read: {error}") from error
-    try:
-        return _config(tomllib.loads(text), name)
-    except tomllib.TOMLDecodeError as error:
-        raise KbenchError(f"{CONFIG}: {error}") from error
 
 
 def _config(document: Mapping[str, Any], name: str) -> Config:

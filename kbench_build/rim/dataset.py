@@ -1,12 +1,12 @@
 """The files of a dataset: where they stand, and reading them with errors that name the place."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kbench_build.errors import KbenchError
 from kbench_build.rim.config import Config, load_config
+from kbench_build.rim.toml import read_toml
 from kbench_build.rim.tree import ignored
 
 TASKS = "tasks"
@@ -61,10 +61,6 @@ def read_task_toml(root: Path, task: str) -> dict[str, Any]:
     """A task's `task.toml`. Raises `KbenchError` with the file, and the line and column."""
     name = f"{TASKS}/{task}/task.toml"
     try:
-        return tomllib.loads((root / name).read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise KbenchError(f"{name}: {error}") from error
-    except UnicodeDecodeError as error:
-        raise KbenchError(f"{name}: byte {error.start} isn't UTF-8") from error
-    except OSError as error:
-        raise KbenchError(f"{name}: can't be read: {error.strerror}") from error
+        return read_toml(root / name, name)
+    except FileNotFoundError:
+        raise KbenchError(f"{name}: is missing") from None

@@ -1,0 +1,150 @@
+"""Digests of folders, and the index that knows when nothing changed."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbench_build import digest
+from kbench_build.errors import KbenchError
+from kbench_build.rim.tree import TreeIndex, scan_tree
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    task = tmp_path / "tasks" / "t"
+    (task / "tests").mkdir(parents=True)
+    (task / "tests" / "test.sh").write_bytes(b"exit 0\n")
+    (task / "a b ü.txt").write_bytes(b"x")
+    (task / "run").write_bytes(b"#!")
+    (task / "run").chmod(0o755)
+    (task / "link").symlink_to("run")
+    (task / "__pycache__").mkdir()
+    (task / "__pycache__" / "x.pyc").write_bytes(b"left out")
+    settle()
+    return task
+
+
+def settle() -> None:
+    """Let the clock leave the grain in which the index doesn't trust a change time."""
+    time.sleep(0.06)
+
+
+def test_every_file_is_listed_with_gits_mode(folder: Path) -> None:
+    found = {f.path: f.mode for f in scan_tree(folder)}
+    assert found == {
+        "a b ü.txt": "100644",
+        "link": "120000",
+        "run": "100755",
+        "tests/test.sh": "100644",
+    }
+
+
+@pytest.mark.skipif(shutil.which("b3sum") is None, reason="b3sum isn't installed")
+def test_file_digests_are_those_of_b3sum(folder: Path) -> None:
+    said = subprocess.run(
+        ["b3sum", "--no-names", folder / "run"], check=True, capture_output=True, text=True
+    )
+    entry = next(f for f in scan_tree(folder) if f.path == "run")
+    assert entry.digest == said.stdout.strip()
+
+
+def test_the_tree_digest_is_over_sorted_lines(folder: Path) -> None:
+    lines = "".join(
+        f"{mode} {path} {digest.of_bytes(content)}\n"
+        for mode, path, content in [
+            ("100644", "a b ü.txt", b"x"),
+            ("120000", "link", b"run"),
+            ("100755", "run", b"#!"),
+            ("100644", "tests/test.sh", b"exit 0\n"),
+        ]
+    )
+    assert digest.of_tree(scan_tree(folder)) == digest.of_text(lines)
+
+
+class Watcher:
+    """Counts how often the index asked for a folder to be described."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, folder: Path) -> Mapping[str, Any]:
+        self.asked += 1
+        return {"digest": digest.of_tree(scan_tree(folder))}
+
+
+def look(root: Path, watcher: Watcher) -> str:
+    index = TreeIndex(root)
+    value = index.look("tasks/t", watcher)
+    index.save(frozenset({"tasks/t"}))
+    return str(value["digest"])
+
+
+def test_an_unchanged_folder_is_described_once(tmp_path: Path, folder: Path) -> None:
+    watcher = Watcher()
+    assert look(tmp_path, watcher) == look(tmp_path, watcher) == digest.of_tree(scan_tree(folder))
+    assert watcher.asked == 1
+
+
+def test_touching_a_file_changes_no_digest(tmp_path: Path, folder: Path) -> None:
+    watcher = Watcher()
+    before = look(tmp_path, watcher)
+    os.utime(folder / "run", (1, 1))
+    settle()
+    assert look(tmp_path, watcher) == before
+
+
+@pytest.mark.parametrize("change", ["content", "mode", "name", "link", "added", "removed"])
+def test_every_kind_of_change_is_seen(tmp_path: Path, folder: Path, change: str) -> None:
+    watcher = Watcher()
+    before = look(tmp_path, watcher)
+    if change == "content":
+        status = (folder / "run").stat()
+        (folder / "run").write_bytes(b"!#")
+        # The size is the same, and the time is put back: only the change time tells.
+        os.utime(folder / "run", ns=(status.st_atime_ns, status.st_mtime_ns))
+    elif change == "mode":
+        (folder / "run").chmod(0o644)
+    elif change == "name":
+        (folder / "run").rename(folder / "ran")
+    elif change == "link":
+        (folder / "link").unlink()
+        (folder / "link").symlink_to("ran")
+    elif change == "added":
+        (folder / "tests" / "more").write_bytes(b"")
+    else:
+        (folder / "run").unlink()
+    assert look(tmp_path, watcher) != before
+
+
+def test_a_change_within_the_clocks_grain_isnt_trusted(tmp_path: Path, folder: Path) -> None:
+    watcher = Watcher()
+    (folder / "run").write_bytes(b"just now")
+    look(tmp_path, watcher)
+    look(tmp_path, watcher)
+    assert watcher.asked == 2
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\n", b"tasks/t\tx\t{\n", b"\t\t\t\t\n\n"])
+def test_a_damaged_index_is_made_anew(tmp_path: Path, folder: Path, content: bytes) -> None:
+    (tmp_path / ".kbench").mkdir()
+    (tmp_path / ".kbench" / "index").write_bytes(content)
+    assert look(tmp_path, Watcher()) == digest.of_tree(scan_tree(folder))
+
+
+def test_what_is_neither_file_nor_link_is_named(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(KbenchError, match="t/pipe: is neither a file"):
+        scan_tree(folder)
+
+
+def test_a_name_that_isnt_text_survives(tmp_path: Path, folder: Path) -> None:
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff")).write_bytes(b"")
+    settle()
+    watcher = Watcher()
+    assert look(tmp_path, watcher) == look(tmp_path, watcher)

@@ -1,0 +1,94 @@
+"""The text of `dataset.toml`, Harbor's list of a dataset's tasks with their digests.
+
+Harbor reads it only in the folder that holds the task folders, and needs a name for every task.
+What a maintainer wrote there by hand (authors, keywords, files, metadata) is kept.
+"""
+
+from collections.abc import Mapping
+
+import tomlkit
+from tomlkit import TOMLDocument
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT, Table
+
+from kbench_build.rules import harbor
+
+NAME = "dataset.toml"
+
+
+class DatasetTomlError(ValueError):
+    """A hand-written `dataset.toml` isn't one."""
+
+
+def dataset_toml(
+    template: str,
+    *,
+    name: str,
+    version: str,
+    description: str,
+    tasks: Mapping[str, str],
+    files: Mapping[str, str],
+) -> str:
+    """The file, from a hand-written one (or an empty text).
+
+    `tasks` are Harbor's digests by Harbor's names, `files` the digests of files beside it by name:
+    those that the hand-written one lists get theirs filled in. Raises `DatasetTomlError`.
+    """
+    document = _parsed(template)
+    about = _table(document, "dataset")
+    about["name"] = about.get("name") or name
+    about["version"] = version
+    if description and not about.get("description"):
+        about["description"] = description
+    document.pop("tasks", None)
+    document["tasks"] = _references("name", tasks)
+    _fill_in(document, files)
+    return tomlkit.dumps(document)
+
+
+def listed_files(template: str) -> tuple[str, ...]:
+    """The files beside `dataset.toml` that a hand-written one lists. Raises `DatasetTomlError`."""
+    entries = _parsed(template).get("files", [])
+    if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+        raise DatasetTomlError("files: must be written as [[files]] tables")
+    return tuple(str(entry.get("path", "")) for entry in entries)
+
+
+def dataset_digest(template: str, tasks: Mapping[str, str], files: Mapping[str, str]) -> str:
+    """Harbor's digest of the dataset that `dataset_toml` describes."""
+    listed = {name: files[name] for name in listed_files(template) if name in files}
+    return harbor.dataset_digest(tasks.values(), listed)
+
+
+def _parsed(text: str) -> TOMLDocument:
+    try:
+        return tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise DatasetTomlError(str(error)) from error
+
+
+def _table(document: TOMLDocument, key: str) -> Table:
+    if key not in document:
+        document[key] = tomlkit.table()
+    table = document[key]
+    if not isinstance(table, Table):
+        raise DatasetTomlError(f"{key}: must be a table")
+    return table
+
+
+def _references(key: str, digests: Mapping[str, str]) -> AoT:
+    tables = tomlkit.aot()
+    for name, value in sorted(digests.items()):
+        table = tomlkit.table()
+        table[key] = name
+        table["digest"] = value
+        tables.append(table)
+    return tables
+
+
+def _fill_in(document: TOMLDocument, files: Mapping[str, str]) -> None:
+    for entry in document.get("files", []):
+        name = str(entry.get("path", ""))
+        if name not in files:
+            raise DatasetTomlError(f"files: {name!r} isn't beside it")
+        entry["digest"] = files[name]

@@ -64,7 +64,7 @@ def _messages(name: str, value: Any) -> list[tuple[str, str]]:
     errors = list(islice(Draft202012Validator(load(name)).iter_errors(value), MOST_PROBLEMS + 1))
     found = [(_spot(error.absolute_path), _said(error)) for error in errors]
     if len(found) > MOST_PROBLEMS:
-        found[-1] = ("", f"and more: only the first {MOST_PROBLEMS} are listed")
+        found[-1] = ("", f"has more of the kind: only the first {MOST_PROBLEMS} are listed")
     return found
 
 

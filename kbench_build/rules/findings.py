@@ -5,6 +5,7 @@ and one of how to mend it. Everything wrong is found at once; what a check says 
 number and in length, however hostile the data. Which checks there are stands in `catalogue`.
 """
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -52,13 +53,13 @@ def run_checks(checks: Iterable[Check[_Facts]], facts: _Facts, folder: str) -> I
 
 
 def _bounded(check: Check[_Facts], facts: _Facts, folder: str) -> Iterator[Finding]:
-    """The first findings of a check, and a last one that says that there are more."""
+    """The first findings of a check, and one that says that there are more."""
     spots = iter(check.find(facts))
     for spot in islice(spots, MOST_SPOTS):
         yield _finding(check, spot, folder)
-    if next(spots, None):
-        more = Spot(file="", message=f"and more: only the first {MOST_SPOTS} are listed")
-        yield _finding(check, more, folder)
+    if rest := next(spots, None):
+        message = f"has more of the kind: only the first {MOST_SPOTS} are listed"
+        yield _finding(check, Spot(file=rest.file, message=message), folder)
 
 
 def _finding(check: Check[_Facts], spot: Spot, folder: str) -> Finding:
@@ -86,8 +87,15 @@ def _shown(character: str) -> str:
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Sorted: the worst first, then by file, place and rule."""
-    return tuple(sorted(findings, key=lambda f: (_ORDER[f.severity], f.file, f.where, f.rule)))
+    """Sorted: the worst first, then by file, place (`[9]` before `[10]`) and rule."""
+    return tuple(
+        sorted(findings, key=lambda f: (_ORDER[f.severity], f.file, _by_number(f.where), f.rule))
+    )
+
+
+def _by_number(where: str) -> list[tuple[int, str]]:
+    parts = re.split(r"(\d+)", where)
+    return [(int(part[:18]) if part.isdecimal() else -1, part) for part in parts]
 
 
 @dataclass(frozen=True, kw_only=True)

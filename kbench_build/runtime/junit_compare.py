@@ -25,7 +25,7 @@ from xml.parsers import expat
 VERSION = 1
 CATEGORIES = ("f2p_tests", "s2p_tests", "n2p_tests", "p2p_tests")
 MAX_REPORT_BYTES = 64 * 1024 * 1024
-MAX_CASES = 2_000_000
+MAX_CASES = 500_000
 MAX_DEPTH = 100
 
 PASSED, SKIPPED, FAILED = "passed", "skipped", "failed"
@@ -108,12 +108,12 @@ class DataError(ValueError):
     """The task's own data can't be used: the message says what and where."""
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """The report holds something that is not read."""
 
 
 def decode(data: bytes) -> tuple[str, str | None]:
-    """The report's text, and what is wrong with its bytes (or None). Raises `_Refused`."""
+    """The report's text, and what is wrong with its bytes (or None). Raises `_RefusedError`."""
     encoding, body = _encoding_of(data)
     try:
         text, error = body.decode(encoding), None
@@ -137,7 +137,7 @@ def _encoding_of(data: bytes) -> tuple[str, bytes]:
     declared = _ENCODING.match(data[:512])
     name = declared.group(1).decode("ascii").lower() if declared else "utf-8"
     if name not in _DECLARED:
-        raise _Refused(f"encoding {name} is not read here")
+        raise _RefusedError(f"encoding {name} is not read here")
     return _DECLARED[name], data
 
 
@@ -159,9 +159,9 @@ class _Reader:
         name = tag.rpartition(":")[2]
         parent = self._path[-1] if self._path else None
         if parent is None and name not in _SUITES:
-            raise _Refused(f"the root element is {name[:80]}, not testsuite or testsuites")
+            raise _RefusedError(f"the root element is {name[:80]}, not testsuite or testsuites")
         if len(self._path) >= MAX_DEPTH:
-            raise _Refused(f"elements are nested more than {MAX_DEPTH} deep")
+            raise _RefusedError(f"elements are nested more than {MAX_DEPTH} deep")
         if name == "testcase" and parent in _SUITES:
             self._open = self._begin(attributes)
         elif parent == "testcase" and self._open is not None:
@@ -187,14 +187,14 @@ class _Reader:
 
     def _keep(self, case: Case) -> None:
         if len(self.cases) >= MAX_CASES:
-            raise _Refused(f"more than {MAX_CASES} cases")
+            raise _RefusedError(f"more than {MAX_CASES} cases")
         self.cases.append(case)
 
     def doctype(self, *_: object) -> None:
-        raise _Refused("it declares a document type (DOCTYPE), which is refused")
+        raise _RefusedError("it declares a document type (DOCTYPE), which is refused")
 
     def entity(self, *_: object) -> None:
-        raise _Refused("it uses an entity, which is refused")
+        raise _RefusedError("it uses an entity, which is refused")
 
 
 def _judged(case: Case, child: str) -> Case:
@@ -210,7 +210,7 @@ def read_report(data: bytes) -> Reading:
     try:
         text, error = decode(data)
         _parse(_DECLARATION.sub("", text, count=1).lstrip(), reader)
-    except _Refused as refused:
+    except _RefusedError as refused:
         error = str(refused)
     except expat.ExpatError as broken:
         error = f"line {broken.lineno}, column {broken.offset}: {expat.ErrorString(broken.code)}"
@@ -229,7 +229,7 @@ def _parse(text: str, reader: _Reader) -> None:
 
 
 def tally(readings: Iterable[Reading]) -> Tally:
-    """Puts reports together: worst status of each id, in order of appearance; repeats; flaky ids."""
+    """All reports together, ids in order of appearance."""
     statuses: dict[str, str] = {}
     counts: dict[str, int] = {}
     flaky: set[str] = set()

@@ -10,7 +10,6 @@
 set -euo pipefail
 
 {
-  unset -f printf rm mkdir exec env command cd pwd dirname exit 2>/dev/null || true
   PATH=/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/usr/local/sbin
   umask 022
   logs=/logs/verifier
@@ -24,7 +23,7 @@ set -euo pipefail
 
   give_up() {
     report tools "$1"
-    printf 'verifier: %s\n' "$1" >&2
+    printf 'verifier: %s\n' "$1" >&2 || true
     exit 1
   }
 

@@ -20,9 +20,11 @@ written by the last act, with 1 otherwise. Standard library only, Python 3.8 or 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import pwd
 import re
 import secrets
 import shutil
@@ -42,8 +44,9 @@ PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/usr/local/sbin"
 CHANGES = "/kbench/changes"
 MAX_CHANGES_BYTES = 2 * 1024 * 1024 * 1024
 MAX_OUTPUT_BYTES = 32 * 1024 * 1024
-MAX_REPORTS = 50_000
-MAX_REPORTS_BYTES = 1024 * 1024 * 1024
+MAX_PATH_BYTES = 3000
+MAX_REPORTS = 20_000
+MAX_REPORTS_BYTES = 512 * 1024 * 1024
 GIT_TIMEOUT_SEC = 120
 KILL_SEC = 20
 
@@ -52,6 +55,7 @@ class VerifierError(Exception):
     """The verifier can't do its work. `kind` is the word that report.json files it under."""
 
     def __init__(self, kind: str, message: str) -> None:
+        """`message` is one line, for a person."""
         super().__init__(message)
         self.kind = kind
 
@@ -87,6 +91,12 @@ class Spec(NamedTuple):
     hidden: dict[str, Hidden]
     protected_globs: list[str]
     protected: dict[str, Blob]
+
+    def wanted(self) -> dict[str, Blob | None]:
+        """What each hidden and protected path must be while the tests run (None: absent)."""
+        wanted: dict[str, Blob | None] = dict(self.protected)
+        wanted.update({path: sides.after for path, sides in self.hidden.items()})
+        return wanted
 
 
 def parse_spec(data: bytes) -> Spec:
@@ -183,7 +193,13 @@ def is_safe_path(path: str) -> bool:
     """Whether the path is relative, plain, and outside every `.git`."""
     parts = path.split("/")
     plain = all(part not in ("", ".", "..") and part.lower() != ".git" for part in parts)
-    return plain and "\0" not in path and all(len(os.fsencode(p)) <= 255 for p in parts)
+    if not plain or "\0" in path:
+        return False
+    try:
+        lengths = [len(os.fsencode(part)) for part in parts]
+    except UnicodeEncodeError:
+        return False
+    return max(lengths) <= 255 and sum(lengths) + len(lengths) <= MAX_PATH_BYTES
 
 
 # --- Globs --------------------------------------------------------------------------------------
@@ -197,6 +213,7 @@ class Globs:
     """
 
     def __init__(self, globs: Sequence[str]) -> None:
+        """A later glob decides over an earlier one."""
         self._rules = [(g[:1] != "!", glob_pattern(g.lstrip("!"))) for g in globs]
         self._segments = [g.split("/") for g in globs if g[:1] != "!"]
 
@@ -245,10 +262,11 @@ def _leads(segments: list[str], names: list[str]) -> bool:
 
 def _closure(reached: set[int], segments: list[str]) -> set[int]:
     found = set(reached)
-    for at in sorted(reached):
-        while at < len(segments) and segments[at] == "**":
-            at += 1
-            found.add(at)
+    for start in reached:
+        end = start
+        while end < len(segments) and segments[end] == "**":
+            end += 1
+            found.add(end)
     return found
 
 
@@ -264,43 +282,45 @@ def _step(at: int, segments: list[str], name: str) -> list[int]:
 
 
 def end_strays(patience: float = KILL_SEC) -> list[int]:
-    """Kills every process outside the verifier's session and the container's first one.
+    """Kills every process that is neither an ancestor nor of a spared session; returns their ids.
 
-    A process can't move into a session that exists, so what the agent left behind, and everything
-    that the test command started, is in another one. The container's main process and whatever
-    holds the verifier's own output are not. Returns the ids; raises VerifierError("processes")
-    when new ones keep appearing.
+    Spared are the verifier's own session (whatever holds its output) and that of process 1 (what
+    keeps the container alive). A process can't move into a session that exists, so what the agent
+    left behind, and everything that the test command started, is in another one. Raises
+    VerifierError("processes") when new ones keep appearing.
     """
-    killed: dict[tuple[int, str], bool] = {}
+    killed: set[tuple[int, str]] = set()
     deadline = time.monotonic() + patience
     while True:
-        fresh = [p for p in _strays() if p not in killed]
         alive = _strays()
-        if not alive:
+        late = time.monotonic() > deadline
+        if not alive or (late and killed.issuperset(alive)):
+            # One that was killed and is still listed can't run again: it waits for the kernel.
             return sorted(pid for pid, _ in killed)
-        for signal_number in (signal.SIGSTOP, signal.SIGKILL):
+        if late:
+            raise VerifierError("processes", f"processes keep appearing: {sorted(alive)[:5]}")
+        for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid, _ in alive:
-                _send(pid, signal_number)
-        killed.update(dict.fromkeys(alive, True))
-        if time.monotonic() > deadline:
-            if not fresh:
-                return sorted(pid for pid, _ in killed)
-            raise VerifierError("processes", f"processes keep appearing: {sorted(fresh)[:5]}")
+                _send(pid, number)
+        killed.update(alive)
         time.sleep(0.01)
 
 
-def _send(pid: int, signal_number: int) -> None:
+def _send(pid: int, number: int) -> None:
     try:
-        os.kill(pid, signal_number)
+        os.kill(pid, number)
     except ProcessLookupError:
-        pass
+        return
+    except PermissionError as bad:
+        raise VerifierError("processes", f"process {pid} can't be ended: {bad}") from bad
 
 
 def _strays() -> list[tuple[int, str]]:
     """Process id and start time of each running process that is to go."""
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        spared = {_fields(1)[3], _fields(os.getpid())[3]}
+        spared_sessions = {_fields(1)[3], _fields(os.getpid())[3]}
+        spared = _ancestors()
     except (OSError, IndexError) as bad:
         raise VerifierError("processes", f"/proc can't be read: {bad}") from bad
     found = []
@@ -309,9 +329,18 @@ def _strays() -> list[tuple[int, str]]:
             fields = _fields(pid)
         except (OSError, IndexError):
             continue
-        if fields[0] not in "ZX" and fields[3] not in spared and pid != os.getpid():
+        if fields[0] not in "ZX" and fields[3] not in spared_sessions and pid not in spared:
             found.append((pid, fields[19]))
     return found
+
+
+def _ancestors() -> set[int]:
+    """This process, its parent, and so on up; 0 stands for one outside the container."""
+    line, at = {0, os.getpid()}, os.getppid()
+    while at not in line:
+        line.add(at)
+        at = int(_fields(at)[1])
+    return line
 
 
 def _fields(pid: int) -> list[str]:
@@ -322,12 +351,10 @@ def _fields(pid: int) -> list[str]:
 
 def close_to_tracers() -> None:
     """Forbids other processes to read or change this one's memory. Best effort: needs ctypes."""
-    try:
-        import ctypes  # noqa: PLC0415
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
 
-        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
-    except (ImportError, OSError, AttributeError):
-        pass
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 class Ran(NamedTuple):
@@ -388,8 +415,6 @@ def _exit_code(status: int) -> int:
 
 
 def _home() -> str:
-    import pwd  # noqa: PLC0415
-
     try:
         return pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
@@ -410,10 +435,8 @@ def _forward(source: int) -> None:
 
 
 def _say_bytes(block: bytes) -> None:
-    try:
+    with contextlib.suppress(OSError):
         os.write(1, block)
-    except OSError:
-        pass
 
 
 def say(text: str) -> None:
@@ -429,6 +452,7 @@ class Checkout:
     """The files below one folder. Never follows a symbolic link, of a file or of a folder."""
 
     def __init__(self, root: str) -> None:
+        """`root` is absolute and must be a real folder."""
         self.root = root
         if os.path.islink(root) or not os.path.isdir(root):
             raise VerifierError("checkout", f"{root} is not a folder")
@@ -457,20 +481,32 @@ class Checkout:
         if self._parents_are_folders(path):
             remove_any(os.path.join(self.root, path))
 
-    def walk(self, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
-        """Every entry but folders, and every link; `.git` of the checkout is left out."""
+    def walk(
+        self, below: str = "", *, lenient: bool = False
+    ) -> Iterator[tuple[str, os.stat_result]]:
+        """Every entry but folders, and every link; `.git` of the checkout is left out.
+
+        A folder that can't be listed is an error, or with `lenient` one line in our output.
+        """
         waiting = [below]
         while waiting:
             folder = waiting.pop()
-            with os.scandir(os.path.join(self.root, folder)) as entries:
-                listed = sorted(entries, key=lambda e: os.fsencode(e.name))
-            for entry in listed:
+            for entry in self._listed(folder, lenient):
                 path = f"{folder}/{entry.name}" if folder else entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    if path != ".git":
-                        waiting.append(path)
-                else:
+                if not entry.is_dir(follow_symlinks=False):
                     yield path, entry.stat(follow_symlinks=False)
+                elif path != ".git":
+                    waiting.append(path)
+
+    def _listed(self, folder: str, lenient: bool) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(os.path.join(self.root, folder)) as entries:
+                return sorted(entries, key=lambda entry: os.fsencode(entry.name))
+        except OSError as bad:
+            if not lenient:
+                raise VerifierError("checkout", f"can't be listed: {folder[-200:]}: {bad}") from bad
+            say(f"can't be listed: {folder[-200:]!r}: {bad}")
+            return []
 
     def _parents_are_folders(self, path: str) -> bool:
         at = self.root
@@ -544,16 +580,15 @@ class Git:
     """
 
     def __init__(self, scratch: str, checkout: str, base_commit: str) -> None:
+        """`scratch` is an empty folder; the kind of id is that of `base_commit`."""
         self.scratch = scratch
         self.folder = os.path.join(scratch, "git")
-        objects = os.path.join(checkout, ".git", "objects")
-        self._environment = {
+        self._environment: dict[str, str | None] = {
             "PATH": PATH,
             "HOME": scratch,
             "XDG_CONFIG_HOME": scratch,
             "LC_ALL": "C",
             "GIT_DIR": self.folder,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects,
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_ATTR_NOSYSTEM": "1",
@@ -565,6 +600,9 @@ class Git:
         }
         kind = [] if len(base_commit) == 40 else ["--object-format=sha256"]
         self.run("init", "--quiet", "--bare", "--template=", *kind, self.folder)
+        os.makedirs(os.path.join(self.folder, "objects", "info"), exist_ok=True)
+        with open(os.path.join(self.folder, "objects", "info", "alternates"), "wb") as file:
+            file.write(os.fsencode(os.path.join(checkout, ".git", "objects")) + b"\n")
 
     def run(
         self,
@@ -625,9 +663,8 @@ class Git:
 
     def apply(self, patch: bytes, folder: str) -> None:
         """Applies a patch to plain files in a folder that is in no repository."""
-        outside = {"GIT_DIR": None, "GIT_ALTERNATE_OBJECT_DIRECTORIES": None}
         arguments = ("apply", "--whitespace=nowarn", "-")
-        self.run(*arguments, data=patch, cwd=folder, environment=outside)
+        self.run(*arguments, data=patch, cwd=folder, environment={"GIT_DIR": None})
 
     def ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
         """Those paths that the given .gitignore files (path to content) ignore."""
@@ -663,32 +700,44 @@ def take_over(checkout: Checkout, git: Git, base_commit: str) -> None:
     if not os.path.isdir(CHANGES):
         return
     tree = git.tree(base_commit)
-    named = {p: b for p, b in tree.items() if p.rpartition("/")[2] == ".gitignore"}
-    contents = git.blobs(b.id for b in named.values())
-    rules = {p: contents[b.id] for p, b in named.items() if b.mode != "120000"}
     archive = os.path.join(CHANGES, "changes.tar")
-    deleted = _deleted(checkout)
-    arrived = _members(archive)
-    ignored = git.ignored([p for p in [*deleted, *arrived] if p not in tree], rules)
-    for path in deleted:
-        if path not in ignored:
+    try:
+        deleted, arrived = _deleted(checkout), _members(archive)
+        untracked = [path for path in (*deleted, *arrived) if path not in tree]
+        ignored = git.ignored(untracked, _ignore_rules(git, tree))
+        for path in deleted - ignored:
             checkout.remove(path)
-    _unpack(archive, checkout, arrived - ignored)
-    say(f"took over {len(arrived - ignored)} files; left {len(ignored)} ignored ones as they were")
+        _unpack(archive, checkout, arrived - ignored)
+    except (tarfile.TarError, KeyError, EOFError) as bad:
+        raise VerifierError("take-over", f"changes.tar can't be read: {bad}") from bad
+    say(
+        f"took over {len(arrived - ignored)} files and {len(deleted - ignored)} deletions,"
+        f" left {len(ignored)} ignored ones"
+    )
 
 
-def _deleted(checkout: Checkout) -> list[str]:
+def _ignore_rules(git: Git, tree: Mapping[str, Blob]) -> dict[str, bytes]:
+    """The base's .gitignore files, path to content."""
+    named = {p: b for p, b in tree.items() if p.rpartition("/")[2] == ".gitignore"}
+    contents = git.blobs(blob.id for blob in named.values())
+    lost = [path for path, blob in named.items() if blob.id not in contents]
+    if lost:
+        raise VerifierError("take-over", f"the repository no longer holds the base's {lost[:5]}")
+    return {p: contents[b.id] for p, b in named.items() if b.mode != "120000"}
+
+
+def _deleted(checkout: Checkout) -> set[str]:
     """The deleted paths, a folder as the files that are in it here."""
     found = read_file(os.path.join(CHANGES, "deleted"))
     paths = [] if found is None else [os.fsdecode(p) for p in found[1].split(b"\0") if p]
-    files: list[str] = []
+    files: set[str] = set()
     for path in paths:
         if not is_safe_path(path):
-            say(f"left out a deletion outside the checkout: {path!r}")
+            say(f"left out a deletion outside the checkout: {path[:200]!r}")
         elif _is_folder(os.path.join(checkout.root, path)):
-            files.extend(name for name, _ in checkout.walk(path))
+            files.update(name for name, _ in checkout.walk(path))
         else:
-            files.append(path)
+            files.add(path)
     return files
 
 
@@ -701,32 +750,34 @@ def _members(archive: str) -> set[str]:
     if not os.path.exists(archive):
         return set()
     names: set[str] = set()
+    refused: list[str] = []
     total = 0
     with _tar(archive) as tar:
         for member in tar:
             path = _member_path(member)
-            if member.isdir():
-                continue
-            if path is None or not (member.isreg() or member.issym() or member.islnk()):
-                say(f"left out a member of the changes: {member.name!r}")
-                continue
-            total += member.size
-            if total > MAX_CHANGES_BYTES:
-                raise VerifierError("take-over", f"changes exceed {MAX_CHANGES_BYTES} bytes")
-            names.add(path)
+            if path is None:
+                refused.append(member.name)
+            elif not member.isdir():
+                names.add(path)
+                total += member.size
+    if refused:
+        say(f"left out {len(refused)} members of the changes: {refused[0][:200]!r} …")
+    if total > MAX_CHANGES_BYTES:
+        raise VerifierError("take-over", f"the changes exceed {MAX_CHANGES_BYTES} bytes")
     return names
 
 
 def _tar(archive: str) -> tarfile.TarFile:
-    try:
-        return tarfile.open(archive, "r:", encoding="utf-8", errors="surrogateescape")
-    except (OSError, tarfile.TarError) as bad:
-        raise VerifierError("take-over", f"changes.tar can't be read: {bad}") from bad
+    return tarfile.open(archive, "r:", encoding="utf-8", errors="surrogateescape")
 
 
 def _member_path(member: tarfile.TarInfo) -> str | None:
+    """The member's place in the checkout; None where it may not enter."""
     path = member.name[2:] if member.name.startswith("./") else member.name
-    return path if is_safe_path(path) else None
+    if member.isdir() and path in ("", "."):
+        return "."
+    plain = member.isreg() or member.issym() or member.islnk() or member.isdir()
+    return path if plain and is_safe_path(path) else None
 
 
 def _unpack(archive: str, checkout: Checkout, wanted: set[str]) -> None:
@@ -750,29 +801,29 @@ def _unpack(archive: str, checkout: Checkout, wanted: set[str]) -> None:
 
 def place_tests(checkout: Checkout, git: Git, spec: Spec, patch: bytes) -> None:
     """Hidden and protected paths become exactly what they must be; nothing else that they match."""
-    wanted: dict[str, Blob | None] = dict(spec.protected)
-    wanted.update({path: sides.after for path, sides in spec.hidden.items()})
-    after = hidden_contents(checkout, git, spec, patch)
-    base = _base_contents(checkout, git, {p: b for p, b in spec.protected.items()})
+    contents = _base_contents(checkout, git, spec.protected)
+    contents.update(hidden_contents(checkout, git, spec, patch))
+    wanted = spec.wanted()
     for path, blob in wanted.items():
         if blob is None:
             checkout.remove(path)
-        elif not is_blob(checkout.read(path), blob):
-            content = after[path] if path in spec.hidden else base[path]
-            checkout.write(path, blob.mode, content)
-    kept = {path for path, blob in wanted.items() if blob is not None}
-    for path in clear(checkout, Globs(spec.protected_globs), kept):
-        say(f"removed a file that isn't part of the tests: {path!r}")
+    for path, blob in wanted.items():
+        if blob is not None and not is_blob(checkout.read(path), blob):
+            checkout.write(path, blob.mode, contents[path])
+    for path in clear(checkout, Globs(spec.protected_globs), _present(wanted)):
+        say(f"removed what isn't part of the tests: {path[:200]!r}")
     wrong = changed_tests(checkout, spec)
     if wrong:
         raise VerifierError("restore", f"could not be put in place: {wrong[:5]}")
 
 
+def _present(wanted: Mapping[str, Blob | None]) -> set[str]:
+    return {path for path, blob in wanted.items() if blob is not None}
+
+
 def changed_tests(checkout: Checkout, spec: Spec) -> list[str]:
     """Hidden and protected paths that are not what they must be."""
-    wanted: dict[str, Blob | None] = dict(spec.protected)
-    wanted.update({path: sides.after for path, sides in spec.hidden.items()})
-    return sorted(p for p, blob in wanted.items() if not is_blob(checkout.read(p), blob))
+    return sorted(p for p, b in spec.wanted().items() if not is_blob(checkout.read(p), b))
 
 
 def hidden_contents(checkout: Checkout, git: Git, spec: Spec, patch: bytes) -> dict[str, bytes]:
@@ -837,6 +888,7 @@ class Logs:
     """The folder that the runner reads: reward.txt, report.json, the reports."""
 
     def __init__(self, folder: str) -> None:
+        """Nothing is touched yet."""
         self.folder = folder
 
     def clear(self, kept: Sequence[str] = ()) -> None:
@@ -858,30 +910,46 @@ class Logs:
         if _is_folder(target):
             shutil.rmtree(target)
         temporary = os.path.join(self.folder, f".{secrets.token_hex(8)}")
-        _write_new(temporary, content, 0o644)
-        os.rename(temporary, target)
+        try:
+            _write_new(temporary, content, 0o644)
+            os.rename(temporary, target)
+        except OSError:
+            remove_any(temporary)
+            raise
 
 
-def collect(checkout: Checkout, spec: Spec, collector: str, output: str) -> list[tuple[str, str]]:
-    """Copies the reports out; returns each report's path in the checkout and its copy."""
-    globs = Globs(spec.reports)
-    found = [(p, i) for p, i in checkout.walk() if stat.S_ISREG(i.st_mode) and globs.matches(p)]
-    total = sum(info.st_size for _, info in found)
-    if len(found) > MAX_REPORTS or total > MAX_REPORTS_BYTES:
-        raise VerifierError("report", f"{len(found)} reports of {total} bytes are too much")
-    process = subprocess.run(
-        ["bash", "-c", collector, "kotlin_logs_collector.sh", checkout.root, output],
-        env={"PATH": PATH, "LC_ALL": "C"},
-        input=b"".join(os.fsencode(path) + b"\0" for path, _ in found),
-        start_new_session=True,
-        timeout=GIT_TIMEOUT_SEC,
-        check=False,
-    )
-    if process.returncode != 0:
-        raise VerifierError("collect", f"collecting reports ended with {process.returncode}")
+def collect(checkout: Checkout, spec: Spec, collector: str, output: str) -> dict[str, str]:
+    """Copies the reports out: each report's path in the checkout, and its copy's.
+
+    Raises VerifierError("collect"); reports in absurd numbers count as none.
+    """
+    globs, tests = Globs(spec.reports), spec.wanted()
+    walked = ((p, i) for p, i in checkout.walk(lenient=True) if p not in tests and globs.matches(p))
+    found = {path: info.st_size for path, info in walked if stat.S_ISREG(info.st_mode)}
+    if len(found) > MAX_REPORTS or sum(found.values()) > MAX_REPORTS_BYTES:
+        say(f"{len(found)} reports of {sum(found.values())} bytes: too much, none is read")
+        return {}
+    _copy_out(checkout.root, sorted(found), collector, output)
     index = read_file(os.path.join(output, "index"))
     words = [os.fsdecode(w) for w in (index[1] if index else b"").split(b"\0")[:-1]]
-    return [(path, os.path.join(output, name)) for name, path in zip(words[::2], words[1::2])]
+    pairs = zip(words[::2], words[1::2])  # noqa: B905 - Python 3.8
+    return {path: os.path.join(output, name) for name, path in pairs}
+
+
+def _copy_out(root: str, paths: Sequence[str], collector: str, output: str) -> None:
+    try:
+        process = subprocess.run(
+            ["bash", "-c", collector, "kotlin_logs_collector.sh", root, output],
+            env={"PATH": PATH, "LC_ALL": "C"},
+            input=b"".join(os.fsencode(path) + b"\0" for path in paths),
+            start_new_session=True,
+            timeout=GIT_TIMEOUT_SEC,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as bad:
+        raise VerifierError("collect", f"collecting the reports: {bad}") from bad
+    if process.returncode != 0:
+        raise VerifierError("collect", f"collecting the reports ended with {process.returncode}")
 
 
 # --- The whole ----------------------------------------------------------------------------------
@@ -911,10 +979,11 @@ def load_inputs(tests: str, comparer: Any) -> Inputs:
         expected = comparer.expected_ids(_tests_file(tests, "expected_tests.json"))
     except comparer.DataError as bad:
         raise VerifierError("data", str(bad)) from bad
+    spec = parse_spec(_tests_file(tests, "verify.json"))
     return Inputs(
-        spec=parse_spec(_tests_file(tests, "verify.json")),
+        spec=spec,
         expected=expected,
-        patch=_tests_file(tests, "test.patch"),
+        patch=_tests_file(tests, "test.patch") if spec.hidden else b"",
         collector=_tests_file(tests, "kotlin_logs_collector.sh").decode("utf-8"),
     )
 
@@ -926,35 +995,40 @@ def _tests_file(tests: str, name: str) -> bytes:
     return found[1]
 
 
-def grade(inputs: Inputs, comparer: Any, logs: Logs, scratch: str) -> dict[str, Any]:
+def grade(inputs: Inputs, comparer: Any, logs: Logs) -> dict[str, Any]:
     """Everything from a fresh or an agent's checkout to report.json's content."""
     spec = inputs.spec
     checkout = Checkout(spec.workdir)
-    git = Git(scratch, spec.workdir, spec.base_commit)
-    take_over(checkout, git, spec.base_commit)
-    place_tests(checkout, git, spec, inputs.patch)
-    clear(checkout, Globs(spec.reports), set())
+    prepare(checkout, inputs)
+    # From here on a module that isn't loaded yet can only come from files the agent may change.
     sys.path.clear()
     ran = run_tests(spec)
     logs.clear()
     changed = changed_tests(checkout, spec)
-    readings = read_reports(checkout, spec, inputs.collector, comparer, logs)
-    report = comparer.compare(
-        inputs.expected, readings, timed_out=ran.timed_out, changed=changed
-    )
+    readings = read_reports(checkout, inputs, comparer, logs)
+    report = comparer.compare(inputs.expected, readings, timed_out=ran.timed_out, changed=changed)
     report["command"] = {"exit_code": ran.exit_code, "seconds": ran.seconds}
     return dict(report)
 
 
-def read_reports(
-    checkout: Checkout, spec: Spec, collector: str, comparer: Any, logs: Logs
-) -> dict[str, Any]:
+def prepare(checkout: Checkout, inputs: Inputs) -> None:
+    """Makes the checkout ready for the test command. Nothing of its own is left on disk."""
+    spec = inputs.spec
+    with tempfile.TemporaryDirectory(prefix="kbench-") as scratch:
+        git = Git(scratch, spec.workdir, spec.base_commit)
+        take_over(checkout, git, spec.base_commit)
+        place_tests(checkout, git, spec, inputs.patch)
+    clear(checkout, Globs(spec.reports), _present(spec.wanted()))
+
+
+def read_reports(checkout: Checkout, inputs: Inputs, comparer: Any, logs: Logs) -> dict[str, Any]:
     """Each report's reading, by its path in the checkout."""
-    copies = collect(checkout, spec, collector, os.path.join(logs.folder, "reports"))
+    output = os.path.join(logs.folder, "reports")
+    copies = collect(checkout, inputs.spec, inputs.collector, output)
     end_strays()
     logs.clear(kept=("reports",))
     readings = {}
-    for path, copy in copies:
+    for path, copy in copies.items():
         found = read_file(copy, comparer.MAX_REPORT_BYTES + 1)
         readings[path] = comparer.read_report(found[1] if found else b"")
     return readings
@@ -964,27 +1038,28 @@ def main(arguments: Sequence[str]) -> int:
     """Grades; returns 0 when the reward was written by the last act."""
     tests, folder = arguments
     logs = Logs(folder)
+    open_streams()
     os.umask(0o022)
     close_to_tracers()
-    scratch = ""
-    comparer = None
     try:
         end_strays()
         logs.clear()
         comparer = load_comparer(tests)
         logs.write("report.json", comparer.dumps(unfinished(comparer)))
-        inputs = load_inputs(tests, comparer)
-        scratch = tempfile.mkdtemp(prefix="kbench-")
-        report = grade(inputs, comparer, logs, scratch)
+        report = grade(load_inputs(tests, comparer), comparer, logs)
     except VerifierError as bad:
         report = failure(bad.kind, str(bad))
-    except Exception as bad:
-        traceback.print_exc()
+    except Exception as bad:  # noqa: BLE001 - whatever happens, the reward is 0 and says why
+        with contextlib.suppress(Exception):
+            traceback.print_exc()
         report = failure("bug", f"{type(bad).__name__}: {bad}")
-    finally:
-        if scratch:
-            shutil.rmtree(scratch, ignore_errors=True)
     return finish(logs, report)
+
+
+def open_streams() -> None:
+    """Makes sure that 0, 1 and 2 are open, so that no other file is ever taken for our output."""
+    while os.open("/dev/null", os.O_RDWR) <= 2:
+        pass
 
 
 def unfinished(comparer: Any) -> dict[str, Any]:
@@ -1003,8 +1078,8 @@ def failure(kind: str, message: str) -> dict[str, Any]:
 
 def finish(logs: Logs, report: Mapping[str, Any]) -> int:
     """Writes report.json, then, as the last act, the reward."""
-    logs.write("reward.txt", b"0\n")
-    for error in report["errors"]:
+    logs.clear(kept=("reports",))
+    for error in report["errors"][:100]:
         say(f"{error['kind']}: {error['message']}")
     say(f"{report['outcome']}, reward {report['reward']}")
     logs.write("report.json", (json.dumps(report, indent=1) + "\n").encode("ascii"))

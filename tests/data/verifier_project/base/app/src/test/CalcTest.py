@@ -1,0 +1,7 @@
+def keeps():
+    assert add(4, 0) == 4
+
+
+TESTS = [
+    ("keeps", keeps),
+]

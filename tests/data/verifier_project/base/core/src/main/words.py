@@ -1,0 +1,2 @@
+def join(words):
+    return " ".join(words)

@@ -1,0 +1,6 @@
+def join(words):
+    return " ".join(words)
+
+
+def split(text):
+    return text.split(" ")

@@ -1,0 +1,5 @@
+def appears():
+    assert split("a b") == ["a", "b"]
+
+
+TESTS = [("appears[1]", appears)]

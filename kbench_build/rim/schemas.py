@@ -5,7 +5,6 @@ the messages of `jsonschema`, each with the path to the spot, a bounded number o
 """
 
 from functools import cache
-from importlib import resources
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from kbench_build.errors import KbenchError
 
 NAMES = ("task", "expected_tests", "verify", "inputs", "kbench")
 MOST_PROBLEMS = 20
+_PACKAGE = Path(__file__).parent.parent
 _MOST_CHARACTERS = 200
 # Kinds of misfit whose message quotes a pattern or a schema that people shouldn't have to read.
 _UNCLEAR = frozenset({"pattern", "not", "oneOf", "anyOf", "const"})
@@ -24,9 +24,8 @@ _UNCLEAR = frozenset({"pattern", "not", "oneOf", "anyOf", "const"})
 
 def folder() -> Path:
     """Where the schemas lie: in the package when installed, beside it in a checkout."""
-    package = Path(str(resources.files("kbench_build")))
-    installed = package / "schemas"
-    return installed if installed.is_dir() else package.parent / "schemas"
+    installed = _PACKAGE / "schemas"
+    return installed if installed.is_dir() else _PACKAGE.parent / "schemas"
 
 
 @cache
@@ -94,7 +93,6 @@ def rules_digest() -> str:
 
     A new version of this package with the same rules keeps every report.
     """
-    package = Path(str(resources.files("kbench_build")))
-    files = [*(package / "rules").glob("*.py"), *(package / "runtime").iterdir()]
-    files += [*folder().glob("*.schema.json"), package / "steps" / "validate.py"]
+    files = [*(_PACKAGE / "rules").glob("*.py"), *(_PACKAGE / "runtime").iterdir()]
+    files += [*folder().glob("*.schema.json"), _PACKAGE / "steps" / "validate.py"]
     return digest.of_parts({p.name: digest.of_bytes(p.read_bytes()) for p in files if p.is_file()})

@@ -10,7 +10,7 @@ is `tests/verify.json`). *own*: expected tests or a hidden patch, graded by a `t
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -123,6 +123,18 @@ class Content:
         """The instructions of the task's Dockerfile, None where it wasn't read."""
         data = self.data.get(DOCKERFILE)
         return None if data is None else parse_dockerfile(data.decode("utf-8", "replace"))
+
+    @property
+    def documents(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """(path, name of its schema, value) of each document that parses."""
+        values = (
+            (TASK, "task", self.config),
+            (EXPECTED, "expected_tests", self.expected_json),
+            (VERIFY, "verify", self.verify),
+        )
+        for path, schema, value in values:
+            if value is not None:
+                yield path, schema, value
 
     def patch(self, path: str) -> Patch | None:
         """A file of the task, read as a patch."""

@@ -3,39 +3,31 @@
 Promises: everything wrong is reported at once; no content of a task makes it raise; suppressed
 findings are listed with their reason. Leaves to the graph when to run, and to the release what a
 finding of which severity forbids.
+
+The checks are imported where they run: when all is up to date only digests are asked for.
 """
+
+from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kbench_build import digest
+from kbench_build import digest, runtime
 from kbench_build.model import Base, FileEntry, Finding, FolderEntry, Report, Suppression
 from kbench_build.rim import schemas
 from kbench_build.rim.config import Config
 from kbench_build.rim.dataset import TASKS
-from kbench_build.rim.task_files import list_folder, read_files
 from kbench_build.rim.tree import ignored, scan_tree
-from kbench_build.rules import content
-from kbench_build.rules.base_inputs import BaseInput, parse_inputs
-from kbench_build.rules.catalogue import TASK_CHECKS, check_task, not_checked
-from kbench_build.rules.content import Around, Content, Flaw
-from kbench_build.rules.dataset_checks import DATASET_CHECKS, Whole, check_dataset
-from kbench_build.rules.documents import unknown_keys
-from kbench_build.rules.findings import from_json, in_order, summary, suppress, to_json
-from kbench_build.rules.manifest import parse_manifest
-from kbench_build.rules.verifier_data import SHIPPED
+
+if TYPE_CHECKING:
+    from kbench_build.rules.base_inputs import BaseInput
+    from kbench_build.rules.content import Around, Content, Flaw
 
 STEP = "validate"
 DATASET = "dataset"
-_SCHEMAS: Mapping[str, str] = {
-    content.TASK: "task",
-    content.EXPECTED: "expected_tests",
-    content.VERIFY: "verify",
-}
 _ELSEWHERE = frozenset({"manifest/line", "manifest/unterminated", "bases/inputs"})
 _MOST_BYTES = 1 << 20
 
@@ -66,6 +58,9 @@ def validate_task(
     root: Path, task: str, *, config: Config, bases: tuple[Base, ...], inputs: str
 ) -> Report:
     """Check one task. `bases` are those of the manifest, `inputs` what `inputs()` gave."""
+    from kbench_build.rules.catalogue import check_task, not_checked  # noqa: PLC0415 - see above
+    from kbench_build.rules.content import Around  # noqa: PLC0415
+
     began = time.monotonic()
     known = read_task(
         root, task, Around(namespace=config.namespace, bases=bases, shipped=shipped())
@@ -83,6 +78,9 @@ def validate_task(
 
 def read_task(root: Path, task: str, around: Around) -> Content:
     """Read a task and hold its documents against their schemas."""
+    from kbench_build.rim.task_files import list_folder, read_files  # noqa: PLC0415
+    from kbench_build.rules import content  # noqa: PLC0415
+
     folder = root / TASKS / task
     entries = list_folder(folder)
     data, reasons = read_files(folder, entries, content.limit)
@@ -97,29 +95,29 @@ def read_task(root: Path, task: str, around: Around) -> Content:
 
 
 def _unread(entries: tuple[FolderEntry, ...], reasons: Mapping[str, str]) -> tuple[Flaw, ...]:
+    from kbench_build.rules.content import Flaw  # noqa: PLC0415
+
     broken = {e.path: f"can't be read: {e.error}" for e in entries if e.error}
     return tuple(Flaw(file=p, message=m) for p, m in sorted({**broken, **reasons}.items()))
 
 
-def _documents(task: Content) -> Iterable[tuple[str, str, Mapping[str, Any]]]:
-    values = (task.config, task.expected_json, task.verify)
-    for (path, schema), value in zip(_SCHEMAS.items(), values, strict=True):
-        if value is not None:
-            yield path, schema, value
-
-
 def _misfits(task: Content) -> tuple[Flaw, ...]:
+    from kbench_build.rules.content import Flaw  # noqa: PLC0415
+
     return tuple(
         Flaw(file=path, where=where, message=message)
-        for path, schema, value in _documents(task)
+        for path, schema, value in task.documents
         for where, message in schemas.problems(schema, value)
     )
 
 
 def _unknown(task: Content) -> tuple[Flaw, ...]:
+    from kbench_build.rules.content import Flaw  # noqa: PLC0415
+    from kbench_build.rules.documents import unknown_keys  # noqa: PLC0415
+
     return tuple(
         Flaw(file=path, where=where, message=message)
-        for path, schema, value in _documents(task)
+        for path, schema, value in task.documents
         for where, message in unknown_keys(schemas.load(schema), value)
     )
 
@@ -127,14 +125,19 @@ def _unknown(task: Content) -> tuple[Flaw, ...]:
 @cache
 def shipped() -> Mapping[str, bytes]:
     """The files that are the same in every task: place in the task → content."""
-    runtime = Path(str(resources.files("kbench_build"))) / "runtime"
-    return {place: (runtime / name).read_bytes() for place, name in SHIPPED.items()}
+    from kbench_build.rules.verifier_data import SHIPPED  # noqa: PLC0415
+
+    folder = Path(str(runtime.__file__)).parent
+    return {place: (folder / name).read_bytes() for place, name in SHIPPED.items()}
 
 
 def validate_dataset(
     root: Path, *, tasks: tuple[str, ...], manifest: str, config: Config, inputs: str
 ) -> Report:
     """Check what belongs to no single task: manifest, bases, ids, what lies beside the tasks."""
+    from kbench_build.rules.dataset_checks import Whole, check_dataset  # noqa: PLC0415
+    from kbench_build.rules.manifest import parse_manifest  # noqa: PLC0415
+
     began = time.monotonic()
     bases, wrong = parse_manifest(manifest)
     repos = tuple(dict.fromkeys(base.repo for base in bases))
@@ -164,6 +167,9 @@ def validate_dataset(
 
 def rule_ids() -> frozenset[str]:
     """The ids of all rules."""
+    from kbench_build.rules.catalogue import TASK_CHECKS  # noqa: PLC0415
+    from kbench_build.rules.dataset_checks import DATASET_CHECKS  # noqa: PLC0415
+
     checks = {check.id for check in TASK_CHECKS} | {check.id for check in DATASET_CHECKS}
     return frozenset(checks) | _ELSEWHERE
 
@@ -181,6 +187,8 @@ def _files(folder: Path) -> tuple[FileEntry, ...]:
 
 
 def _inputs_of(root: Path, repo: str) -> tuple[tuple[BaseInput, ...], tuple[Finding, ...]]:
+    from kbench_build.rules.base_inputs import parse_inputs  # noqa: PLC0415
+
     text = _text(root / "bases" / repo / "inputs.toml")
     return ((), ()) if text is None else parse_inputs(text, repo)
 
@@ -209,6 +217,8 @@ def _report(
     suppressions: tuple[Suppression, ...],
     about: Mapping[str, Any],
 ) -> Report:
+    from kbench_build.rules.findings import in_order, summary, suppress, to_json  # noqa: PLC0415
+
     kept, answered = suppress(in_order(findings), subject, suppressions)
     return Report(
         step=STEP,
@@ -227,4 +237,6 @@ def _report(
 
 def findings_of(report: Report) -> tuple[Finding, ...]:
     """The findings that a report of this step holds, in order; suppressed ones left out."""
+    from kbench_build.rules.findings import from_json  # noqa: PLC0415
+
     return tuple(from_json(value) for value in report.data.get("findings", ()))

@@ -18,6 +18,7 @@ from kbench_build.model import CheckoutFile, GitName
 _CHUNK = 1 << 20
 _TEXT_LIMIT = 8 << 20
 _KEPT_LIMIT = 4 << 20
+_KEPT_IN_ALL = 64 << 20
 _INDEX_LIMIT = 512 << 20
 
 
@@ -26,8 +27,8 @@ class CheckoutContents:
     """What one pass over a checkout found.
 
     `top`: what the path itself is; `git`: what stands at .git. `texts`: files in .git other than
-    objects, as far as they are small. `objects`: files below .git/objects, by path, where they were
-    put. `nested`: folders below the top that are repositories themselves.
+    objects, as far as they are small; `kept`: their size. `objects`: files below .git/objects, by
+    path, where they were put. `nested`: folders below the top that are repositories themselves.
     """
 
     top: Literal["folder", "other"] = "other"
@@ -37,6 +38,12 @@ class CheckoutContents:
     objects: dict[str, Path] = field(default_factory=dict)
     files: dict[str, CheckoutFile] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
+    kept: int = 0
+
+    @property
+    def room(self) -> int:
+        """The size up to which another file of .git is kept."""
+        return min(_KEPT_LIMIT, _KEPT_IN_ALL - self.kept)
 
     @property
     def nested(self) -> tuple[str, ...]:
@@ -126,8 +133,11 @@ def _take_git(
         contents.objects[path] = kept
         with kept.open("wb") as file:
             file.writelines(_chunks(content))
-    elif member.size <= (_INDEX_LIMIT if path == "index" else _KEPT_LIMIT):
+    elif path == "index" and member.size <= _INDEX_LIMIT:
         contents.texts[path] = content.read()
+    elif member.size <= contents.room:
+        contents.texts[path] = content.read()
+        contents.kept += member.size
 
 
 def _take_file(

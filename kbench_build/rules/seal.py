@@ -6,17 +6,15 @@ route to the fix that nobody thought of is found as "not in the list". Leaves to
 image (`rim.checkout`, `rim.git`), and files outside the checkout.
 """
 
-import hashlib
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from kbench_build import digest
 from kbench_build.model import CheckoutFile, Finding, GitName
+from kbench_build.rules.fix_ids import FixIds, Forbidden
 from kbench_build.rules.git_index import Index, parse_index
-from kbench_build.rules.patches import parse_patch
 
 PROOF_VERSION = 1
 """Raised with every change of what is proven: older proofs are then out of date."""
@@ -73,19 +71,6 @@ class Found:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forbidden:
-    """Ids that must be nowhere.
-
-    `after`: blobs and trees that the patches make. `prefixes`: shortened ids from patches that
-    couldn't be resolved. `later`: objects of the upstream repository that the base doesn't reach.
-    """
-
-    after: frozenset[str] = frozenset()
-    prefixes: frozenset[str] = frozenset()
-    later: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Expected:
     """What the task says: the file that findings point to, and the base commit ("" if none)."""
 
@@ -125,15 +110,9 @@ class _Said:
     message: str
 
 
-def post_image_ids(patch: bytes) -> frozenset[str]:
-    """The blob ids after the change that a patch itself names, whole or shortened."""
-    ids = (file.new_blob for file in parse_patch(patch).files)
-    return frozenset(each for each in ids if each and each.strip("0"))
-
-
 def prove(found: Found, expected: Expected) -> tuple[tuple[Finding, ...], Proof]:
     """Everything that breaks the seal, and the proof value (which stands only without errors)."""
-    ids = _Ids(found, expected.forbidden)
+    ids = FixIds(expected.forbidden, reachable=found.reachable, own=found.own)
     said = list(_files(found, ids))
     if found.repository == "other":
         said.append(
@@ -155,7 +134,7 @@ def prove(found: Found, expected: Expected) -> tuple[tuple[Finding, ...], Proof]
     return tuple(findings), _proof(found, expected, ids)
 
 
-def _repository(found: Found, expected: Expected, ids: "_Ids") -> Iterator[_Said]:
+def _repository(found: Found, expected: Expected, ids: FixIds) -> Iterator[_Said]:
     if not expected.base:
         message = "there is a repository, but task.toml names no base commit to compare it with"
         yield _Said(rule="seal.base", where=".git", message=message)
@@ -311,7 +290,7 @@ def _history(found: Found) -> Iterator[_Said]:
 # Objects: the set is what the base reaches.
 
 
-def _objects(found: Found, base: str, ids: "_Ids") -> Iterator[_Said]:
+def _objects(found: Found, base: str, ids: FixIds) -> Iterator[_Said]:
     for path, reason in found.damaged:
         yield _Said(rule="seal.store", where=f".git/{path}", message=reason)
     if found.stored.get(base) != "commit":
@@ -319,7 +298,7 @@ def _objects(found: Found, base: str, ids: "_Ids") -> Iterator[_Said]:
         yield _Said(rule="seal.objects", where=".git/objects", message=message)
     extra = sorted(found.stored.keys() - found.reachable)
     for each in extra:
-        whose = ", an object of the fix or of later history" if ids.match(each) else ""
+        whose = ", an object of the fix or of later history" if each in ids.whole else ""
         message = f"{found.stored[each]} {each} isn't reached by the base{whose}"
         yield _Said(rule="seal.objects", where=".git/objects", message=message)
     for each in sorted(found.missing):
@@ -381,95 +360,23 @@ def _tracked(found: Found) -> Iterator[_Said]:
 
 # Ids of the fix, anywhere.
 
-_EMPTY = frozenset(
-    hashlib.new(algorithm, f"{kind} 0\0".encode(), usedforsecurity=False).hexdigest()
-    for algorithm in ("sha1", "sha256")
-    for kind in ("blob", "tree")
-)
 
-
-class _Ids:
-    """The forbidden ids, ready for look-ups whole and shortened.
-
-    An id that the base's own tree holds is no secret (a fix can copy or move a file), nor is that
-    of an empty file or folder.
-    """
-
-    def __init__(self, found: Found, forbidden: Forbidden) -> None:
-        self.known = found.reachable
-        self.in_ancestors = (forbidden.after - found.own - _EMPTY) & found.reachable
-        self.whole = (forbidden.after - found.own) | (forbidden.later - found.reachable)
-        self.whole -= _EMPTY
-        self.prefixes = frozenset(
-            p for p in forbidden.prefixes if not any(each.startswith(p) for each in _EMPTY)
-        )
-        self._sorted = sorted(self.whole)
-        self._known_sorted = sorted(found.reachable)
-
-    def match(self, text: str) -> bool:
-        """Whether a run of 7 or more hexadecimal digits names a forbidden object."""
-        if text in self.whole:
-            return True
-        if _has_prefix(self._known_sorted, text):
-            return False
-        shorter = any(text.startswith(p) for p in self.prefixes)
-        return shorter or _has_prefix(self._sorted, text)
-
-    def matches_blob(self, object_id: str) -> bool:
-        """Whether a file's blob id is forbidden."""
-        if object_id in self.whole:
-            return True
-        if object_id in self.known:
-            return False
-        return any(object_id.startswith(p) for p in self.prefixes)
-
-    @property
-    def count(self) -> int:
-        """How many ids are looked for."""
-        return len(self.whole) + len(self.prefixes)
-
-
-def _has_prefix(ordered: list[str], text: str) -> bool:
-    at = bisect_left(ordered, text)
-    return at < len(ordered) and ordered[at].startswith(text)
-
-
-_HEX_RUN = re.compile(rb"(?<![0-9a-zA-Z])[0-9a-fA-F]{7,64}(?![0-9a-zA-Z])")
-
-
-def _fix_ids(found: Found, ids: _Ids) -> Iterator[_Said]:
+def _fix_ids(found: Found, ids: FixIds) -> Iterator[_Said]:
     for name in found.names:
         where = f".git/{name.path}"
-        plain = re.sub(r"^objects/([0-9a-f]{2})/", r"\1", name.path)
-        data = found.texts.get(name.path, b"")
-        if _named(plain.encode("utf-8", "surrogateescape"), ids):
+        if ids.named_in(name.path):
             yield _Said(rule="seal.fix-id", where=where, message="its name is an id of the fix")
-        for each in sorted(_named(data, ids) | _packed(data, ids)):
+        for each in sorted(ids.in_bytes(found.texts.get(name.path, b""))):
             yield _Said(rule="seal.fix-id", where=where, message=f"holds {each}, an id of the fix")
     for each in sorted(ids.in_ancestors):
         message = f"the base's ancestors hold {each}, which the fix or the hidden tests make"
         yield _Said(rule="seal.fix-history", where=".git/objects", message=message)
 
 
-def _named(data: bytes, ids: _Ids) -> set[str]:
-    runs = {run.decode().lower() for run in _HEX_RUN.findall(data)}
-    return {run for run in runs if ids.match(run)}
-
-
-def _packed(data: bytes, ids: _Ids) -> set[str]:
-    """Ids written as bytes, at any offset: commit-graphs, bitmaps, indexes of packs."""
-    if b"\0" not in data or not ids.whole:
-        return set()
-    size = len(next(iter(ids.whole))) // 2
-    whole = {bytes.fromhex(each) for each in ids.whole}
-    windows = (data[at : at + size] for at in range(len(data) - size + 1))
-    return {window.hex() for window in windows if window in whole}
-
-
 # Files beside the repository.
 
 
-def _files(found: Found, ids: _Ids) -> Iterator[_Said]:
+def _files(found: Found, ids: FixIds) -> Iterator[_Said]:
     for path in found.nested:
         yield _Said(rule="seal.nested", where=path, message="another repository in the checkout")
     for file in found.files:
@@ -479,7 +386,7 @@ def _files(found: Found, ids: _Ids) -> Iterator[_Said]:
         if file.holds:
             message = f"is a {file.holds} of git objects"
             yield _Said(rule="seal.nested", where=file.path, message=message)
-        if ids.matches_blob(file.id) or ids.matches_blob(file.text_id):
+        if ids.is_blob(file.id) or ids.is_blob(file.text_id):
             message = f"is {file.id}, which the fix or later history makes"
             yield _Said(rule="seal.fix-file", where=file.path, message=message)
 
@@ -497,7 +404,7 @@ def _shortened(said: Iterable[_Said]) -> Iterator[_Said]:
             yield _Said(rule=rule, where="", message=message)
 
 
-def _proof(found: Found, expected: Expected, ids: _Ids) -> Proof:
+def _proof(found: Found, expected: Expected, ids: FixIds) -> Proof:
     sealed = found.repository != "absent"
     forbidden = expected.forbidden
     ordered = sorted(found.stored)
@@ -513,7 +420,7 @@ def _proof(found: Found, expected: Expected, ids: _Ids) -> Proof:
         other_files=len({f.path for f in found.files} - found.tree.keys()),
         bytes_read=sum(f.size for f in found.files) + sum(n.size for n in found.names),
         forbidden_ids={
-            "searched": ids.count,
+            "searched": len(ids),
             "patches": len(forbidden.after) + len(forbidden.prefixes),
             "upstream": len(forbidden.later),
         },

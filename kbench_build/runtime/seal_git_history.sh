@@ -38,6 +38,8 @@ forget_environment() {
     for name in $(compgen -e GIT_ || true); do
         unset "$name"
     done
+    # Git before 2.32 knows no GIT_CONFIG_GLOBAL: there an empty home serves.
+    export HOME=/nonexistent XDG_CONFIG_HOME=/nonexistent
     export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 \
         GIT_NO_REPLACE_OBJECTS=1 GIT_NO_LAZY_FETCH=1 GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 \
         LC_ALL=C

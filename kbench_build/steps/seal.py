@@ -20,15 +20,8 @@ from kbench_build.rim.checkout import CheckoutContents, read_checkout
 from kbench_build.rim.dataset import TASKS, read_task_toml
 from kbench_build.rim.git import ObjectStore, git_version, ids_beyond
 from kbench_build.rim.process import ProcessError
-from kbench_build.rules.seal import (
-    MEND,
-    PROOF_VERSION,
-    Expected,
-    Forbidden,
-    Found,
-    post_image_ids,
-    prove,
-)
+from kbench_build.rules.fix_ids import Forbidden, post_image_ids
+from kbench_build.rules.seal import MEND, PROOF_VERSION, Expected, Found, prove
 
 STEP = "seal"
 _PATCHES = ("solution/fix.patch", "tests/test.patch")

@@ -159,7 +159,7 @@ DEFECTS: list[tuple[str, str, Break, str, str]] = [
         "verifier.network_mode",
     ),
     (
-        "document/schema",
+        "network/hosts",
         "shipped",
         toml('"repo.example.org"', '"https://repo.example.org/m2"'),
         "task.toml",
@@ -265,6 +265,22 @@ DEFECTS: list[tuple[str, str, Break, str, str]] = [
         toml('"allowlist"', '"no-network"'),
         "task.toml",
         "agent.allowed_hosts",
+    ),
+    (
+        "network/hosts",
+        "own",
+        toml('network_mode = "allowlist"', ""),
+        "task.toml",
+        "agent.allowed_hosts",
+    ),
+    (
+        "task/verifier-mode",
+        "shipped",
+        toml(
+            'network_mode = "no-network"', 'environment_mode = "shared"\nenvironment = {cpus = 1}'
+        ),
+        "task.toml",
+        "verifier.environment_mode",
     ),
     (
         "network/hosts",

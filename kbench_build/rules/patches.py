@@ -97,15 +97,17 @@ class _Reader:
             line = self.lines[self.at]
             if line.startswith(b"diff --git "):
                 yield self._git_file()
-            elif line.startswith(b"--- ") and self._next_starts(b"+++ "):
+            elif line.startswith(b"--- ") and self._is_plain_header():
                 yield self._plain_file()
             else:
                 if _HUNK.match(line):
                     self.wrong("a hunk without a file before it")
                 self.at += 1
 
-    def _next_starts(self, head: bytes) -> bool:
-        return self.at + 1 < len(self.lines) and self.lines[self.at + 1].startswith(head)
+    def _is_plain_header(self) -> bool:
+        """Whether the next lines are those between `---` and a hunk, and not a mail's text."""
+        after = self.lines[self.at + 1 : self.at + 3]
+        return len(after) == 2 and after[0].startswith(b"+++ ") and bool(_HUNK.match(after[1]))
 
     def _git_file(self) -> FilePatch:
         start = self.at

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_network
 from typing import Any
 
 from kbench_build.rules.content import TASK, Content
@@ -14,6 +15,7 @@ _SPDX_ID = r"(?:LicenseRef-|DocumentRef-[\w.-]+:LicenseRef-)?[A-Za-z0-9][A-Za-z0
 _SPDX = re.compile(
     rf"\(*{_SPDX_ID}(?: WITH {_SPDX_ID})?\)*(?: (?:AND|OR) \(*{_SPDX_ID}(?: WITH {_SPDX_ID})?\)*)*"
 )
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NO_LICENCE = frozenset({"NONE", "NOASSERTION", "unknown", "Unknown", "UNKNOWN", "Other", "other"})
 _SOURCE = (
     "repository_owner",
@@ -118,20 +120,46 @@ def _urls(task: Content) -> Iterator[Spot]:
 def _network(task: Content) -> Iterator[Spot]:
     for path in (("environment",), ("agent",), ("verifier",), ("verifier", "environment")):
         settings = table(task.config, *path)
-        for key, message in _host_problems(settings):
+        is_phase = path[-1] != "environment"
+        for key, message in _hosts_problems(settings, is_phase=is_phase):
             yield Spot(file=TASK, where=".".join((*path, key)), message=message)
 
 
-def _host_problems(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _hosts_problems(settings: Mapping[str, Any], *, is_phase: bool) -> Iterator[tuple[str, str]]:
     mode, hosts = settings.get("network_mode"), settings.get("allowed_hosts")
-    if hosts and mode != "allowlist":
-        yield (
-            "allowed_hosts",
-            "is only read when network_mode is 'allowlist', and refused otherwise",
-        )
-    for index, host in enumerate(hosts if isinstance(hosts, list) else ()):
-        if isinstance(host, str) and "*" in host.removeprefix("*."):
-            yield f"allowed_hosts[{index}]", f"{host!r}: a * may only stand for the first part"
+    if not isinstance(hosts, list):
+        return
+    if (hosts and mode != "allowlist") or (is_phase and mode is None):
+        yield "allowed_hosts", "is refused unless network_mode is 'allowlist'"
+    for index, host in enumerate(hosts):
+        if isinstance(host, str) and (problem := _host_problem(host)):
+            yield f"allowed_hosts[{index}]", f"{host!r} {problem}"
+
+
+def _host_problem(host: str) -> str:
+    name = host.strip().lower().rstrip(".")
+    if _is_address(name):
+        return ""
+    name = name.removeprefix("*.")
+    if "*" in name:
+        return "has a * elsewhere than in the place of its first part"
+    is_host = all(_LABEL.fullmatch(label) for label in name.split("."))
+    return "" if is_host else "is no host name, address or range of addresses"
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_network(text, strict=True)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+def _verifier_mode(task: Content) -> Iterator[Spot]:
+    verifier = table(task.config, "verifier")
+    if verifier.get("environment_mode") == "shared" and "environment" in verifier:
+        message = "is 'shared', but [verifier.environment] describes another container"
+        yield Spot(file=TASK, where="verifier.environment_mode", message=message)
 
 
 def _network_odd(task: Content) -> Iterator[Spot]:
@@ -229,6 +257,13 @@ CHECKS: tuple[Check[Content], ...] = (
         why="Harbor refuses such a task, or lets less through than is meant.",
         mend='Set network_mode = "allowlist" in the same section, with plain host names.',
         find=_network,
+    ),
+    Check(
+        id="task/verifier-mode",
+        severity="error",
+        why="Harbor refuses a verifier that is to run in two containers.",
+        mend='Write environment_mode = "separate", or remove [verifier.environment].',
+        find=_verifier_mode,
     ),
     Check(
         id="network/settings",

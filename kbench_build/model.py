@@ -175,16 +175,16 @@ class TaskFacts:
 
     `parts` are digests of what a change can touch: `instruction`, `environment`, `solution`,
     `tests`, `settings` (what `task.toml` asks of a runner) and `metadata` (the rest). `froms` are
-    the images its Dockerfile stands on (empty: no Dockerfile). `verifier` says whose `test.sh` it
-    is. A `task.toml` that can't be read has no `base_commit`; validation says why.
+    the images its Dockerfile stands on, `has_image` whether there is an image to build at all.
+    A `task.toml` that can't be read has no `base_commit`; validation says why.
     """
 
     id: str
     digest: str
     parts: Mapping[str, str]
     froms: tuple[str, ...]
+    has_image: bool
     base_commit: str | None
-    verifier: Literal["shipped", "own"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,8 +192,9 @@ class Report:
     """What a step left about one subject under `.kbench/<step>/<subject>.json`.
 
     `inputs` is the digest of everything that the step read: while it is unchanged the report holds.
-    `ok` says whether the subject passed, `summary` is one line for people, `data` the step's own
-    result (JSON values only).
+    `ok` says whether the subject passed, `summary` is one line for people, `made` the id of what
+    the step made (an image's, or a file's digest; empty where it makes nothing), `data` the step's
+    own result (JSON values only).
     """
 
     step: str
@@ -202,6 +203,7 @@ class Report:
     ok: bool
     summary: str
     seconds: float
+    made: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -20,6 +20,7 @@ def report(**changes: object) -> Report:
         "ok": True,
         "summary": "sealed: 12 objects",
         "seconds": 1.5,
+        "made": "sha256:cd",
         "data": {"ids": ["a b", "ü\udc80"]},
     }
     return Report(**{**values, **changes})  # type: ignore[arg-type]
@@ -36,7 +37,7 @@ def test_the_head_is_read_without_the_data(tmp_path: Path) -> None:
     store.write(report(summary="ß" * 2000, data={"ids": ["x" * 100] * 10_000}))
     head = store.head("seal", "acme_text-1")
     assert head is not None
-    assert (head.inputs, head.ok, head.seconds) == ("ab" * 32, True, 1.5)
+    assert (head.inputs, head.ok, head.seconds, head.made) == ("ab" * 32, True, 1.5, "sha256:cd")
     assert head.summary.startswith("ßßß")
 
 

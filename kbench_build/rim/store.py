@@ -51,6 +51,7 @@ class ReportHead:
     ok: bool
     summary: str
     seconds: float
+    made: str
 
 
 class Store:
@@ -92,6 +93,7 @@ class Store:
             ok=head.ok,
             summary=head.summary,
             seconds=head.seconds,
+            made=head.made,
             data=data,
         )
 
@@ -102,6 +104,7 @@ class Store:
             "ok": report.ok,
             "summary": report.summary[:500],
             "seconds": round(report.seconds, 3),
+            "made": report.made,
         }
         body = _json_line(head) + _json_line(report.data)
         write_whole(self.path(report.step, report.subject), body)
@@ -120,6 +123,7 @@ def _head(line: bytes) -> ReportHead | None:
             ok=value["ok"] is True,
             summary=value["summary"],
             seconds=float(value["seconds"]),
+            made=value["made"],
         )
     except (ValueError, KeyError, TypeError):
         return None

@@ -43,6 +43,7 @@ def make_input(root: Path, item: BaseInput, *, inputs: str) -> Report:
         ok=ok,
         summary=f"{size} bytes, {_pin_words(item)}" if ok else _difference(item, made),
         seconds=time.monotonic() - began,
+        made=made if ok else "",
         data={"digest": made, "size": size, "pin": item.pin_kind},
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 from kbench_build.errors import KbenchError
 from kbench_build.model import Base, Outcome, Report
 from kbench_build.rim.dataset import TASKS, read_task_toml
-from kbench_build.rim.engines import BuildResult, BuildSpec, ContainerEngine, HeldImage
+from kbench_build.rim.engines import BuildResult, BuildSpec, ContainerEngine
 from kbench_build.rim.store import STATE
 from kbench_build.rim.tree import scan_tree
 from kbench_build.rules.build_context import buildkit_lines, ignores, label_stages
@@ -158,6 +158,7 @@ def _report(wish: _Wish, data: Mapping[str, Any], summary: str, began: float) ->
         ok="outcome" not in data,
         summary=summary,
         seconds=time.monotonic() - began,
+        made=str(data["image_id"]),
         data={"image": recipe.image, "recipe": recipe.digest, **data},
     )
 

@@ -89,26 +89,27 @@ def _task(index: TreeIndex, name: str) -> TaskFacts:
         digest=value["digest"],
         parts=value["parts"],
         froms=tuple(value["froms"]),
+        has_image=value["has_image"],
         base_commit=value["base_commit"],
-        verifier=value["verifier"],
     )
 
 
 def _describe_task(folder: Path) -> Mapping[str, Any]:
     files = scan_tree(folder)
-    settings, about, base_commit = _task_toml(folder)
+    document, settings, about = _task_toml(folder)
     groups: dict[str, list[FileEntry]] = {part: [] for part in _PARTS}
     for file in files:
         groups[_part(file.path)].append(file)
     parts = {part: digest.of_tree(group) for part, group in groups.items()}
     parts["settings"] = settings
     parts["metadata"] = digest.of_parts({"files": parts["metadata"], "about": about})
+    dockerfile = _text(folder / "environment" / "Dockerfile")
     return {
         "digest": digest.of_tree(files),
         "parts": parts,
-        "froms": _froms(folder / "environment" / "Dockerfile"),
-        "base_commit": base_commit,
-        "verifier": "shipped" if (folder / "tests" / "verify.json").is_file() else "own",
+        "froms": list(images(parse_dockerfile(dockerfile))),
+        "has_image": bool(dockerfile or _table(document, "environment").get("docker_image")),
+        "base_commit": _base_commit(document),
     }
 
 
@@ -121,22 +122,25 @@ def _part(path: str) -> str:
     return top if top in {"environment", "solution", "tests"} and top != path else "metadata"
 
 
-def _task_toml(folder: Path) -> tuple[str, str, str | None]:
-    """Digests of the settings and of what is about the task, and the base commit."""
+def _task_toml(folder: Path) -> tuple[Mapping[str, Any], str, str]:
+    """The document, and the digests of its settings and of what it says about the task."""
     try:
         document = read_task_toml(folder.parent.parent, folder.name)
     except KbenchError as error:
-        return digest.of_text(str(error)), "", None
+        return {}, digest.of_text(str(error)), ""
     about = {key: value for key, value in document.items() if key in _ABOUT}
     settings = {key: value for key, value in document.items() if key not in _ABOUT}
-    source = document.get("metadata", {}).get("source", {})
-    commit = source.get("base_commit") if isinstance(source, dict) else None
-    return _toml_digest(settings), _toml_digest(about), commit if isinstance(commit, str) else None
+    return document, digest.of_json(_plain(settings)), digest.of_json(_plain(about))
 
 
-def _toml_digest(value: Mapping[str, Any]) -> str:
-    # TOML's dates aren't JSON; their ISO text stands for them.
-    return digest.of_json(_plain(value))
+def _base_commit(document: Mapping[str, Any]) -> str | None:
+    commit = _table(_table(document, "metadata"), "source").get("base_commit")
+    return commit if isinstance(commit, str) else None
+
+
+def _table(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = document.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _plain(value: Any) -> Any:
@@ -145,7 +149,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value if isinstance(value, str | bool | int | float) else str(value)
-
-
-def _froms(dockerfile: Path) -> list[str]:
-    return list(images(parse_dockerfile(_text(dockerfile))))

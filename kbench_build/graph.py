@@ -1,0 +1,290 @@
+"""The doit graph of a dataset, and the only importer of doit.
+
+The reports under `.kbench/` decide what is up to date; each is written as its unit of work ends, so
+a killed run loses at most the unit in flight. doit's own database only says what the user made it
+forget (`doit forget`), and a journal carries into it what a killed run couldn't save. The order of
+work lives in the `task_dep`s below and nowhere else.
+"""
+
+import contextlib
+import ctypes
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from doit import get_var, task_params
+from doit.dependency import Dependency, SqliteDB
+from doit.exceptions import TaskError, TaskFailed
+from doit.task import Task
+
+from kbench_build.errors import EngineError, KbenchError
+from kbench_build.model import Report
+from kbench_build.plan import DATASET, Plan
+from kbench_build.progress import Progress
+from kbench_build.rim.store import STATE, dataset_lock
+
+Definition = dict[str, Any]
+
+# The steps that plain `doit` does; a release is made when it is asked for.
+_DEFAULT = ["validate", "build_bases", "build_images", "seal", "selfcheck"]
+_REBUILD = {
+    "name": "rebuild",
+    "long": "rebuild",
+    "type": bool,
+    "default": False,
+    "help": "build again without the engine's cache, up to date or not",
+}
+_RUNS = {
+    "name": "runs",
+    "long": "runs",
+    "type": int,
+    "default": 0,
+    "help": "repeats of each selfcheck (default: selfcheck.runs in kbench.toml, or 1)",
+}
+
+
+def load(dodo_file: str) -> Mapping[str, Any]:
+    """What `dodo.py` must define: doit's configuration, and a creator for each step."""
+    # Tens of thousands of small objects that all live to the end: collecting them is a third of
+    # the time of a run with nothing to do.
+    gc.disable()
+    try:
+        graph = Graph(Path(dodo_file).resolve().parent)
+    except KbenchError as error:
+        _leave(error)
+    creators = {name: getattr(graph, name) for name in dir(graph) if name.startswith("task_")}
+    return {"DOIT_CONFIG": graph.doit_config(), **creators}
+
+
+class Graph:
+    """The steps of a plan as doit tasks: what each waits for, and when it is up to date."""
+
+    def __init__(self, root: Path) -> None:
+        """Survey the dataset at `root`, and tell doit what a killed run left done."""
+        self.plan = Plan(root)
+        self._state = root / STATE
+        self._journal = self._state / "journal"
+        self._lock = contextlib.ExitStack()
+        self._forced: set[str] = set()
+        self._state.mkdir(exist_ok=True)
+        self._catch_up()
+
+    def doit_config(self) -> Definition:
+        """doit's configuration, for `DOIT_CONFIG`."""
+        members = {
+            "summary": staticmethod(self._summary),
+            "begin": staticmethod(self._begin),
+            "end": staticmethod(self._end),
+        }
+        return {
+            "default_tasks": _DEFAULT,
+            "reporter": type("DatasetProgress", (Progress,), members),
+            "dep_file": str(self._state / "doit.db"),
+            "backend": "sqlite3",
+            "continue": True,
+            "verbosity": 0,
+        }
+
+    # The creators, one a step, in the order of the design's table.
+
+    def task_base_inputs(self) -> Iterator[Definition]:
+        """Make the generated files of the bases' build contexts, and check their pins."""
+        return self._each("base_inputs", lambda _: ["validate:" + DATASET])
+
+    @task_params([_REBUILD])
+    def task_build_bases(self, rebuild: bool) -> Iterator[Definition]:
+        """Build the bases of the manifest. --rebuild: without the engine's cache."""
+        self._force("build_bases", rebuild)
+        return self._each("build_bases", self._base_waits)
+
+    def task_validate(self) -> Iterator[Definition]:
+        """Check every task, and the dataset around them, without running anything."""
+        return self._each("validate", lambda _: [])
+
+    @task_params([_REBUILD])
+    def task_build_images(self, rebuild: bool) -> Iterator[Definition]:
+        """Build the tasks' images on their bases. --rebuild: without the engine's cache."""
+        self._force("build_images", rebuild)
+        return self._each("build_images", self._image_waits)
+
+    def task_seal(self) -> Iterator[Definition]:
+        """Prove from outside that an image's repository holds the base commit and nothing else."""
+        return self._each("seal", lambda task: [f"build_images:{task}"])
+
+    @task_params([_RUNS])
+    def task_selfcheck(self, runs: int) -> Iterator[Definition]:
+        """Run the verifier without the fix (must give 0) and with it (must give 1). --runs N."""
+        wanted = runs or int(get_var("runs", 0))
+        if wanted < 0:
+            _leave(KbenchError(f"--runs must be a number from 1 up, not {wanted}"))
+        self.plan.runs = wanted or self.plan.runs
+        return self._each("selfcheck", lambda task: [f"build_images:{task}"])
+
+    def task_release(self) -> Definition:
+        """Make dist/<name>-<version>/ from what is checked, or say all that stands against it."""
+        required = dict.fromkeys(["validate", *self.plan.config.require])
+        return self._one("release", DATASET, list(required))
+
+    def task_verify(self) -> Iterator[Definition]:
+        """Check the releases in dist/ against themselves."""
+        return self._each("verify", lambda _: [])
+
+    def _each(self, step: str, waits: Callable[[str], list[str]]) -> Iterator[Definition]:
+        for subject in self.plan.steps[step].subjects():
+            # doit takes `a=b` for a variable; validation says that no id may be like that.
+            if "=" not in subject:
+                yield {"name": subject, **self._one(step, subject, waits(subject))}
+
+    def _one(self, step: str, subject: str, waits: list[str]) -> Definition:
+        return {
+            "actions": [(self._act, [step, subject])],
+            "uptodate": [_Holds(self, step, subject)],
+            "targets": [str(self.plan.store.path(step, subject))],
+            "task_dep": waits,
+            "clean": [(self._clean, [step, subject])],
+        }
+
+    def _base_waits(self, base: str) -> list[str]:
+        plan = self.plan
+        found = next(b for b in plan.survey.bases if b.name == base)
+        names = {recipe.image: recipe.subject for recipe in plan.recipes.values()}
+        inputs = [f"base_inputs:{item.name}" for item in plan.serving(found)]
+        parents = [f"build_bases:{names[image]}" for image in plan.recipes[base].stands_on]
+        return [f"validate:{DATASET}", *inputs, *parents]
+
+    def _image_waits(self, task: str) -> list[str]:
+        plan = self.plan
+        names = {recipe.image: recipe.subject for recipe in plan.recipes.values()}
+        stands_on = plan.recipe(task).stands_on
+        parents = [f"build_bases:{names[image]}" for image in stands_on if image in names]
+        return [f"validate:{task}", *parents]
+
+    def _force(self, step: str, forced: bool) -> None:
+        if forced:
+            self._forced.add(step)
+            self.plan.rebuild = True
+
+    # What doit calls back.
+
+    def holds(self, step: str, subject: str) -> bool:
+        """Whether a subtask is up to date; leaves the program where no engine answers."""
+        try:
+            return step not in self._forced and self.plan.holds(step, subject)
+        except EngineError as error:
+            _leave(error)
+
+    def _act(self, step: str, subject: str) -> Definition | TaskError | TaskFailed:
+        try:
+            report = self.plan.run(step, subject)
+        except KbenchError as error:
+            return TaskError(str(error))
+        if not report.ok:
+            return TaskFailed("\n".join([report.summary, *_details(report)]))
+        with self._journal.open("a", encoding="utf-8", errors="surrogateescape") as journal:
+            journal.write(f"{_task_name(step, subject)}\n")
+        return {"inputs": report.inputs}
+
+    def _clean(self, step: str, subject: str, dryrun: bool) -> None:
+        """Remove the report, and the image where the step made one; never a release."""
+        path = self.plan.store.path(step, subject)
+        print(f"{_task_name(step, subject)} - removing {path}")  # noqa: T201 - doit's own way
+        if not dryrun:
+            path.unlink(missing_ok=True)
+
+    def _summary(self, step: str, subject: str) -> str:
+        head = self.plan.store.head(step, subject or DATASET)
+        return head.summary if head else ""
+
+    def _begin(self) -> None:
+        """Before the first task: hold the dataset, and end in an orderly way on a signal."""
+        try:
+            self._lock.enter_context(dataset_lock(self.plan.root))
+        except KbenchError as error:
+            _leave(error)
+        signal.signal(signal.SIGTERM, _interrupt)
+        os.register_at_fork(after_in_child=_die_with_parent)
+        sys.excepthook = _say_interrupted
+
+    def _end(self) -> None:
+        """After the last task: doit has saved its database, so the journal is done."""
+        self._journal.unlink(missing_ok=True)
+        self._lock.close()
+
+    def _catch_up(self) -> None:
+        """Enter in doit's database the successes that a killed run had no time to save."""
+        try:
+            text = self._journal.read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            return
+        database = Dependency(SqliteDB, str(self._state / "doit.db"))
+        for name in dict.fromkeys(text.splitlines()):
+            task = Task(name, None)
+            task.values = {"inputs": "journal"}
+            database.save_success(task)
+        database.close()
+        self._journal.unlink(missing_ok=True)
+
+
+class _Holds:
+    """doit's question whether a subtask is up to date, as an object that says what it is."""
+
+    __slots__ = ("_graph", "_step", "_subject")
+
+    def __init__(self, graph: Graph, step: str, subject: str) -> None:
+        self._graph = graph
+        self._step = step
+        self._subject = subject
+
+    def __call__(self, task: Task, values: Mapping[str, Any]) -> bool:
+        # No values: the user made doit forget the task, or it never ended well.
+        del task
+        return bool(values) and self._graph.holds(self._step, self._subject)
+
+    def __repr__(self) -> str:
+        return f"the report about {self._step} of {self._subject} holds"
+
+
+def _task_name(step: str, subject: str) -> str:
+    return step if step == "release" else f"{step}:{subject}"
+
+
+def _details(report: Report) -> Iterable[str]:
+    """The lines below a failed report's summary: its findings with their mends, or its details."""
+    for value in report.data.get("findings", ()):
+        spot = f"{value['file']}: {value['where']}" if value["where"] else value["file"]
+        yield f"{value['severity']}: {spot}: {value['message']} [{value['rule']}]"
+        yield f"    {value['mend']}"
+    if not report.data.get("findings"):
+        yield from report.data.get("details", ())
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Make a signal what Ctrl-C is: containers are removed, what was finished is kept."""
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def _die_with_parent() -> None:
+    """In a worker: end when the run that started it is killed, instead of waiting for ever."""
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+
+
+def _say_interrupted(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    sys.stderr.write("interrupted: what was finished is kept; the same command goes on\n")
+    sys.stderr.flush()
+    os._exit(130)
+
+
+def _leave(error: KbenchError) -> NoReturn:
+    """End the program with one line for the person at the keyboard."""
+    sys.stderr.write(f"error: {error}\n")
+    raise SystemExit(2)

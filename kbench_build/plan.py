@@ -1,0 +1,439 @@
+"""What each step reads, makes and leaves, for each of its subjects; without doit.
+
+A `Plan` joins a survey of the dataset, the reports and an engine: its table of steps says which
+subjects a step has, the digest that a report must name now, and how to do it. It doesn't know the
+order of work: that is the graph's.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbench_build.digest import of_tree
+from kbench_build.errors import KbenchError
+from kbench_build.model import Base, Report
+from kbench_build.rim.dataset import BASES, TASKS
+from kbench_build.rim.store import ReportHead, Store
+from kbench_build.rules.base_inputs import BaseInput, identity, made_from, parse_inputs
+from kbench_build.rules.build_context import sources
+from kbench_build.rules.dockerfile import images, parse_dockerfile
+from kbench_build.rules.images import (
+    BaseSource,
+    Recipe,
+    base_image,
+    base_recipes,
+    is_held,
+    missing_bases,
+    task_recipe,
+)
+from kbench_build.steps.base_inputs import place
+from kbench_build.steps.survey import Survey, survey
+
+if TYPE_CHECKING:
+    from kbench_build.rim.engines import ContainerEngine, HeldImage
+    from kbench_build.rules.draft import Proof
+
+# The subject of a step about the dataset as a whole; no task's folder is called that.
+DATASET = "@dataset"
+_EVIDENCE = ("validate", "build_bases", "build_images", "seal", "selfcheck")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step: its subjects now, the digest of what it reads of one, and how to do it.
+
+    `intact` says whether what it made, which the report's head names, is still there.
+    """
+
+    subjects: Callable[[], Sequence[str]]
+    inputs: Callable[[str], str]
+    run: Callable[[str], Report]
+    intact: Callable[[str, ReportHead], bool] = lambda _, __: True
+
+
+class Plan:
+    """The steps of one dataset, as it was when the plan was made."""
+
+    def __init__(self, root: Path, *, rebuild: bool = False, runs: int = 0) -> None:
+        """Survey the dataset. `rebuild` forces images, `runs` repeats selfchecks (0: as set)."""
+        self.root = root
+        self.store = Store(root)
+        self.survey: Survey = survey(root)
+        self.config = self.survey.dataset.config
+        self.rebuild = rebuild
+        self.runs = runs or self.config.runs
+        self._engines: dict[int, ContainerEngine] = {}
+        self._held: Mapping[str, HeldImage] | None = None
+        self._image_ids: dict[str, str] = {}
+        self._recipes: tuple[Mapping[str, str], Mapping[str, Recipe]] | None = None
+        self.steps: Mapping[str, Step] = {
+            "validate": Step(
+                subjects=lambda: [DATASET, *self.survey.tasks],
+                inputs=self._validate_inputs,
+                run=self._validate,
+            ),
+            "base_inputs": Step(
+                subjects=lambda: list(self.base_inputs),
+                inputs=self._made_from,
+                run=self._make_input,
+                intact=lambda name, _: place(self.root, self.base_inputs[name]).is_file(),
+            ),
+            "build_bases": Step(
+                subjects=lambda: list(self.recipes),
+                inputs=lambda base: self.recipes[base].digest,
+                run=self._build_base,
+                intact=lambda base, head: self._holds_image(self.recipes[base], head),
+            ),
+            "build_images": Step(
+                subjects=self._built,
+                inputs=lambda task: self.recipe(task).digest,
+                run=self._build_image,
+                intact=self._holds_task_image,
+            ),
+            "seal": Step(subjects=self._sealed, inputs=self._seal_inputs, run=self._seal),
+            "selfcheck": Step(
+                subjects=self._built,
+                inputs=self._selfcheck_inputs,
+                run=self._selfcheck,
+                intact=lambda task, _: self.runs <= 1 or self._repeats(task) >= self.runs,
+            ),
+            "release": Step(
+                subjects=lambda: [DATASET],
+                inputs=self._release_inputs,
+                run=self._release,
+                intact=lambda _, __: self._release_is_there(),
+            ),
+            "verify": Step(
+                subjects=self.release_names, inputs=self._verify_inputs, run=self._verify
+            ),
+        }
+
+    def holds(self, step: str, subject: str) -> bool:
+        """Whether the subject passed, with the inputs of now, and what was made is still there."""
+        head = self.store.head(step, subject)
+        planned = self.steps[step]
+        return (
+            head is not None
+            and head.ok
+            and head.inputs == planned.inputs(subject)
+            and planned.intact(subject, head)
+        )
+
+    def run(self, step: str, subject: str) -> Report:
+        """Do the step, whether or not its report holds. Keeps the report and returns it."""
+        report = self.steps[step].run(subject)
+        self.store.write(replace(report, subject=subject))
+        return report
+
+    def _built(self) -> Sequence[str]:
+        return [task.id for task in self.survey.tasks.values() if task.has_image]
+
+    def _sealed(self) -> Sequence[str]:
+        return [t for t in self._built() if self.survey.tasks[t].base_commit]
+
+    # The engine: connected once a process, asked for its images once a run.
+
+    @property
+    def engine(self) -> "ContainerEngine":
+        """The engine of this process; a connection doesn't survive a fork."""
+        pid = os.getpid()
+        if pid not in self._engines:
+            from kbench_build.rim.engines import connect  # noqa: PLC0415 - only when needed
+
+            self._engines[pid] = connect(self.config.engine)
+        return self._engines[pid]
+
+    @property
+    def held(self) -> Mapping[str, "HeldImage"]:
+        """The images that the engine held when it was first asked in this run."""
+        if self._held is None:
+            self._held = self.engine.images()
+        return self._held
+
+    def _holds_image(self, recipe: Recipe, head: ReportHead) -> bool:
+        image = self.held.get(recipe.image)
+        return bool(image and image.id == head.made and is_held(image.labels, recipe))
+
+    def _holds_task_image(self, task: str, head: ReportHead) -> bool:
+        held = self._holds_image(self.recipe(task), head)
+        if held:
+            self._image_ids[task] = head.made
+        return held
+
+    def image_id(self, task: str) -> str:
+        """The id of the task image that evidence is about: the one that was last built."""
+        known = self._image_ids.get(task)
+        if known:
+            return known
+        head = self.store.head("build_images", task)
+        recipe = self.recipe(task).digest
+        return head.made if head and head.ok and head.inputs == recipe else ""
+
+    # Bases.
+
+    @cached_property
+    def base_inputs(self) -> Mapping[str, BaseInput]:
+        """Generated context files by `repo/file`; what can't be read is validation's."""
+        folders = self.survey.folders.items()
+        found = (parse_inputs(folder.inputs, repo)[0] for repo, folder in folders if folder.inputs)
+        return {item.name: item for items in found for item in items}
+
+    def serving(self, base: Base) -> Sequence[BaseInput]:
+        """The generated files that a base may take."""
+        mine = (i for i in self.base_inputs.values() if i.repo == base.repo)
+        return [i for i in mine if i.serves(base.tag)]
+
+    @property
+    def recipes(self) -> Mapping[str, Recipe]:
+        """Recipes of bases by `repo:tag`, in the order to build them.
+
+        Made anew where a generated file that counts by its content may have changed in this run.
+        """
+        made = {name: self._made(item) for name, item in self._unpinned.items()}
+        if self._recipes is None or self._recipes[0] != made:
+            ready = [base for base in self.survey.bases if self._dockerfile_digest(base)]
+            found = base_recipes([self._source(b) for b in ready], self.config.namespace)[0]
+            self._recipes = (made, {recipe.subject: recipe for recipe in found})
+        return self._recipes[1]
+
+    @cached_property
+    def _unpinned(self) -> Mapping[str, BaseInput]:
+        items = self.base_inputs.items()
+        return {name: item for name, item in items if item.pin_kind == "unpinned"}
+
+    def _made(self, item: BaseInput) -> str:
+        head = self.store.head("base_inputs", item.name)
+        return head.made if head and head.ok else ""
+
+    def _source(self, base: Base) -> BaseSource:
+        text = (self.root / base.dockerfile).read_text("utf-8", "replace")
+        instructions = parse_dockerfile(text)
+        ignore = self.root / base.context / ".dockerignore"
+        return BaseSource(
+            base=base,
+            images=images(instructions),
+            sources=sources(instructions),
+            dockerfile_digest=self._dockerfile_digest(base),
+            files=self.survey.folders[base.repo].files,
+            inputs={i.file: identity(i, self._made(i)) for i in self.serving(base)},
+            ignore=tuple(ignore.read_text("utf-8").splitlines()) if ignore.is_file() else (),
+        )
+
+    def _dockerfile_digest(self, base: Base) -> str:
+        folder = self.survey.folders.get(base.repo)
+        own = base.dockerfile.removeprefix(f"{base.context}/")
+        return next((f.digest for f in folder.files if f.path == own), "") if folder else ""
+
+    def _made_from(self, name: str) -> str:
+        item = self.base_inputs[name]
+        return made_from(item, self.survey.folders[item.repo].files)
+
+    def _make_input(self, name: str) -> Report:
+        from kbench_build.steps.base_inputs import make_input  # noqa: PLC0415
+
+        return make_input(self.root, self.base_inputs[name], inputs=self._made_from(name))
+
+    def _build_base(self, name: str) -> Report:
+        from kbench_build.steps.build_images import build_base  # noqa: PLC0415
+
+        base = next(b for b in self.survey.bases if b.name == name)
+        recipe = self.recipes[name]
+        return build_base(self.root, base, recipe, engine=self.engine, rebuild=self.rebuild)
+
+    # Tasks.
+
+    def recipe(self, task: str) -> Recipe:
+        """The recipe of a task's image."""
+        facts = self.survey.tasks[task]
+        namespace = self.config.namespace
+        return task_recipe(
+            namespace=namespace,
+            task=task,
+            images=facts.froms,
+            environment=facts.parts["environment"],
+            settings=facts.parts["settings"],
+            bases={recipe.image: recipe.digest for recipe in self.recipes.values()},
+        )
+
+    @cached_property
+    def _surroundings(self) -> str:
+        from kbench_build.steps import validate  # noqa: PLC0415
+
+        return validate.surroundings(bases=self.survey.bases, config=self.config)
+
+    def _validate_inputs(self, subject: str) -> str:
+        from kbench_build.steps import validate  # noqa: PLC0415
+
+        if subject != DATASET:
+            tree = self.survey.tasks[subject].digest
+            return validate.inputs(tree=tree, surroundings=self._surroundings)
+        return validate.dataset_inputs(
+            tasks=self.survey.tasks,
+            folders={repo: of_tree(f.files) for repo, f in self.survey.folders.items()},
+            manifest=self.survey.dataset.manifest,
+            surroundings=self._surroundings,
+        )
+
+    def _validate(self, subject: str) -> Report:
+        from kbench_build.steps import validate  # noqa: PLC0415
+
+        config, inputs = self.config, self._validate_inputs(subject)
+        if subject != DATASET:
+            bases = self.survey.bases
+            return validate.validate_task(
+                self.root, subject, config=config, bases=bases, inputs=inputs
+            )
+        return validate.validate_dataset(
+            self.root,
+            tasks=tuple(self.survey.tasks),
+            manifest=self.survey.dataset.manifest,
+            config=config,
+            inputs=inputs,
+        )
+
+    def _build_image(self, task: str) -> Report:
+        from kbench_build.steps.build_images import build_image  # noqa: PLC0415
+
+        recipe = self.recipe(task)
+        missing = missing_bases(recipe, {r.image: r.digest for r in self.recipes.values()})
+        if missing:
+            raise KbenchError(f"tasks/{task}/environment/Dockerfile: no base makes {missing[0]}")
+        return build_image(self.root, task, recipe, engine=self.engine, rebuild=self.rebuild)
+
+    def _seal_inputs(self, task: str) -> str:
+        from kbench_build.steps import seal  # noqa: PLC0415
+
+        facts = self.survey.tasks[task]
+        return seal.inputs(
+            image_id=self.image_id(task),
+            solution=facts.parts["solution"],
+            tests=facts.parts["tests"],
+            base_commit=facts.base_commit,
+        )
+
+    def _seal(self, task: str) -> Report:
+        from kbench_build.steps import seal  # noqa: PLC0415
+
+        return seal.seal(
+            self.root,
+            task,
+            engine=self.engine,
+            image=self.image_id(task),
+            inputs=self._seal_inputs(task),
+            upstreams=self._upstreams(task),
+        )
+
+    def _upstreams(self, task: str) -> Sequence[Path]:
+        """The bundles that the bases of a task's image were given: its upstream's history."""
+        froms = self.survey.tasks[task].froms
+        bases = [b for b in self.survey.bases if base_image(self.config.namespace, b) in froms]
+        items = [i for b in bases for i in self.serving(b) if i.pin_kind == "git_heads"]
+        return [path for item in items if (path := place(self.root, item)).is_file()]
+
+    def _selfcheck_inputs(self, task: str) -> str:
+        from kbench_build.steps import selfcheck  # noqa: PLC0415
+
+        parts = self.survey.tasks[task].parts
+        return selfcheck.inputs(
+            image_id=self.image_id(task),
+            solution=parts["solution"],
+            tests=parts["tests"],
+            settings=parts["settings"],
+        )
+
+    def _selfcheck(self, task: str) -> Report:
+        from kbench_build.steps import selfcheck  # noqa: PLC0415
+
+        return selfcheck.selfcheck(
+            self.root,
+            task,
+            engine=self.engine,
+            image=self.image_id(task),
+            runs=self.runs,
+            inputs=self._selfcheck_inputs(task),
+        )
+
+    def _repeats(self, task: str) -> int:
+        report = self.store.read("selfcheck", task)
+        return int(report.data.get("runs", 0)) if report else 0
+
+    # Releases.
+
+    def release_names(self) -> Sequence[str]:
+        """The releases below `dist/`, and the one that the dataset's version names."""
+        from kbench_build.steps import release  # noqa: PLC0415
+
+        due = release.release_folder(self.survey.dataset)
+        found = due.parent.iterdir() if due.parent.is_dir() else ()
+        return sorted({due.name, *(p.name for p in found if p.is_dir() and p.name[0] != ".")})
+
+    def proof(self) -> "Proof":
+        """What a release stands on: reports, and the digests that they must name now."""
+        from kbench_build.rules.draft import Proof  # noqa: PLC0415
+
+        return Proof(
+            bases=self.survey.bases,
+            recipes=(*self.recipes.values(), *map(self.recipe, self._built())),
+            reports={step: _Stored(self, step) for step in _EVIDENCE},
+            expected={
+                step: {subject: planned.inputs(subject) for subject in planned.subjects()}
+                for step, planned in self.steps.items()
+                if step in _EVIDENCE
+            },
+        )
+
+    def _release_inputs(self, _: str) -> str:
+        from kbench_build.steps import release  # noqa: PLC0415
+
+        trees = {f"{TASKS}/{name}": facts.digest for name, facts in self.survey.tasks.items()}
+        trees |= {f"{BASES}/{repo}": of_tree(f.files) for repo, f in self.survey.folders.items()}
+        return release.inputs(self.survey.dataset, trees, self.proof())
+
+    def _release(self, _: str) -> Report:
+        from kbench_build.steps import release  # noqa: PLC0415
+
+        inputs = self._release_inputs("")
+        return release.release(self.survey.dataset, self.proof(), inputs=inputs)
+
+    def _release_is_there(self) -> bool:
+        from kbench_build.steps import release  # noqa: PLC0415
+
+        return release.release_folder(self.survey.dataset).is_dir()
+
+    def _verify_inputs(self, name: str) -> str:
+        from kbench_build.steps import verify  # noqa: PLC0415
+
+        folder = self.root / "dist" / name
+        return verify.inputs(folder) if folder.is_dir() else ""
+
+    def _verify(self, name: str) -> Report:
+        from kbench_build.steps import verify  # noqa: PLC0415
+
+        folder = self.root / "dist" / name
+        if not folder.is_dir():
+            raise KbenchError(f"{folder}: no such release: make it with `doit release`")
+        return verify.verify(folder, inputs=self._verify_inputs(name))
+
+
+class _Stored(Mapping[str, Report]):
+    """The reports of one step by subject, read from disk when asked for and not kept."""
+
+    def __init__(self, plan: Plan, step: str) -> None:
+        self._store = plan.store
+        self._step = step
+        self._subjects = [s for s in plan.steps[step].subjects() if plan.store.head(step, s)]
+
+    def __getitem__(self, subject: str) -> Report:
+        report = self._store.read(self._step, subject)
+        if report is None:
+            raise KeyError(subject)
+        return report
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._subjects)
+
+    def __len__(self) -> int:
+        return len(self._subjects)

@@ -3,7 +3,7 @@
 import io
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,19 +35,21 @@ class FolderImage:
 
 
 def run_script(
-    name: str, *argv: str | Path, code: int = 0, **env: str
+    name: str, *argv: str | Path, code: int = 0, env: Mapping[str, str] = ENV
 ) -> subprocess.CompletedProcess[bytes]:
     """Run one of the shipped scripts; its exit code must be `code`."""
     command = ["bash", RUNTIME / name, *argv]
-    done = subprocess.run(command, env=ENV | env, capture_output=True, check=False)
+    done = subprocess.run(command, env={**ENV, **env}, capture_output=True, check=False)
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     return done
 
 
-def run_seal(folder: Path, base: str, *history: str, code: int = 0, **env: str) -> str:
+def run_seal(
+    folder: Path, base: str, *history: str, code: int = 0, env: Mapping[str, str] = ENV
+) -> str:
     """Seal a checkout; what the script said on standard error."""
     return run_script(
-        "seal_git_history.sh", folder, base, *history, code=code, **env
+        "seal_git_history.sh", folder, base, *history, code=code, env=env
     ).stderr.decode()
 
 

@@ -11,7 +11,8 @@
 #     (.git/shallow names it as the place where history ends);
 #   - tracked files equal the base. Those that differ are restored, those that only the commit checked
 #     out before has are removed; the rest (build output, ignored files) stays, times included;
-#   - when it fails it says why, exits with 1 (2: wrong call), and the old .git is in its place.
+#   - when it fails it says why, exits with 1 (2: wrong call), and the old .git is in its place. What
+#     can be known to be wrong is found before a file of the checkout is touched.
 #
 # The old repository is read as data: its configuration, hooks, grafts, replacements and commit-graph
 # have no say. A repository that it merely points to (linked worktree, alternates) lies elsewhere, is
@@ -55,7 +56,10 @@ clean_up() {
     if [ -n "${SCRATCH:-}" ]; then
         rm -rf -- "$SCRATCH"
     fi
-    exit "$status"
+    case $status in
+        0 | 2 | 130 | 143) exit "$status" ;;
+        *) exit 1 ;;
+    esac
 }
 
 read_arguments() {
@@ -63,7 +67,7 @@ read_arguments() {
         fail "usage: seal_git_history.sh <checkout> <base commit id> [ancestors|none]" 2
     fi
     BASE=$2
-    HISTORY=${3:-none}
+    HISTORY=${3-none}
     [[ $BASE =~ ^([0-9a-f]{40}|[0-9a-f]{64})$ ]] ||
         fail "the base must be a full commit id (40 or 64 lower-case hexadecimal digits), not '$BASE'" 2
     [[ $HISTORY == ancestors || $HISTORY == none ]] ||
@@ -170,10 +174,10 @@ copy_objects() {
 
 # Paths that the old index tracks and the base doesn't, NUL-separated: left by another commit.
 list_leftovers() {
-    mkdir -- "$SCRATCH/old"
     if [ ! -f "$GIT_FOLDER/index" ]; then
         return
     fi
+    mkdir -- "$SCRATCH/old"
     cp -- "$NEW/HEAD" "$NEW/config" "$SCRATCH/old"
     mkdir -p -- "$SCRATCH/old/objects/info" "$SCRATCH/old/refs"
     printf '%s\n' "$COMMON/objects" >"$SCRATCH/old/objects/info/alternates"
@@ -183,6 +187,34 @@ list_leftovers() {
         fail "the index of $CHECKOUT can't be read"
     new_git ls-tree -r -z --name-only "$BASE" | sort -zu >"$SCRATCH/base-paths"
     comm -z -23 "$SCRATCH/old-paths" "$SCRATCH/base-paths"
+}
+
+# .git entries below the top: those of submodules go too, any other is a repository nobody told of.
+list_nested_repositories() {
+    local entry path known
+    new_git ls-files -s -z | { grep -z '^160000 ' || true; } | cut -z -f 2 >"$SCRATCH/submodules"
+    cat "$SCRATCH/submodules" "$SCRATCH/leftovers" >"$SCRATCH/expected"
+    find "$CHECKOUT" -mindepth 2 -name .git -not -path "$SCRATCH/*" -not -path "$CHECKOUT/.git/*" \
+        -prune -print0 >"$SCRATCH/nested"
+    while IFS= read -r -d '' entry; do
+        known=no
+        while IFS= read -r -d '' path; do
+            [[ $entry != "$CHECKOUT/$path"/* ]] || known=yes
+        done <"$SCRATCH/expected"
+        [ "$known" = yes ] || fail "another repository is inside the checkout: $entry (remove it before sealing)"
+    done <"$SCRATCH/nested"
+}
+
+# A submodule's files can't be restored from here, so its checkout must be the one that the base names.
+check_submodules() {
+    local path wanted found
+    while IFS= read -r -d '' path; do
+        [ -e "$CHECKOUT/$path/.git" ] || continue
+        wanted=$(new_git rev-parse "$BASE:$path")
+        found=$(git --git-dir="$(git_folder "$CHECKOUT/$path/.git")" rev-parse HEAD 2>/dev/null) || found=unknown
+        [ "$found" = "$wanted" ] ||
+            fail "the submodule $path is at $found, the base has it at $wanted (check it out before sealing)"
+    done <"$SCRATCH/submodules"
 }
 
 # Removes one leftover, and the folders that it leaves empty.
@@ -203,41 +235,12 @@ remove_leftover() {
 # Tracked files equal the base; files that already do keep their times.
 restore_tracked_files() {
     local path
-    list_leftovers >"$SCRATCH/leftovers"
-    new_git read-tree "$BASE"
     while IFS= read -r -d '' path; do
         remove_leftover "$path"
     done <"$SCRATCH/leftovers"
     new_git update-index -q --refresh >/dev/null || true
     new_git checkout-index --all --force --index --quiet
     new_git update-index -q --refresh >/dev/null || true
-}
-
-# .git entries below the top: those of submodules go too, any other is a repository we don't know.
-list_nested_repositories() {
-    local entry path known
-    new_git ls-files -s -z | { grep -z '^160000 ' || true; } | cut -z -f 2 >"$SCRATCH/submodules"
-    find "$CHECKOUT" -mindepth 2 -name .git -not -path "$SCRATCH/*" -not -path "$CHECKOUT/.git/*" \
-        -prune -print0 >"$SCRATCH/nested"
-    while IFS= read -r -d '' entry; do
-        known=no
-        while IFS= read -r -d '' path; do
-            [[ $entry != "$CHECKOUT/$path"/* ]] || known=yes
-        done <"$SCRATCH/submodules"
-        [ "$known" = yes ] || fail "another repository is inside the checkout: $entry (remove it before sealing)"
-    done <"$SCRATCH/nested"
-}
-
-# A submodule's files can't be restored from here, so its checkout must be the one that the base names.
-check_submodules() {
-    local path wanted found
-    while IFS= read -r -d '' path; do
-        [ -e "$CHECKOUT/$path/.git" ] || continue
-        wanted=$(new_git rev-parse "$BASE:$path")
-        found=$(git --git-dir="$(git_folder "$CHECKOUT/$path/.git")" rev-parse HEAD 2>/dev/null) || found=unknown
-        [ "$found" = "$wanted" ] ||
-            fail "the submodule $path is at $found, the base has it at $wanted (check it out before sealing)"
-    done <"$SCRATCH/submodules"
 }
 
 # The new repository must be what was promised before it takes its place.
@@ -287,9 +290,11 @@ main() {
     make_new_repository
     write_shallow
     copy_objects
-    restore_tracked_files
+    new_git read-tree "$BASE"
+    list_leftovers >"$SCRATCH/leftovers"
     list_nested_repositories
     check_submodules
+    restore_tracked_files
     write_config >"$NEW/config"
     check_new_repository
     name_what_stays_elsewhere

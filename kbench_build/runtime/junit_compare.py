@@ -69,7 +69,7 @@ _DECLARED = {
     "cp1252": encodings.cp1252.getregentry().name,
 }
 _ENCODING = re.compile(rb"""\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
-_DECLARATION = re.compile(r"\s*<\?xml\s[^>]{0,200}\?>")
+_DECLARATION = re.compile(r"\A\s*<\?xml\s[^>]{0,200}\?>")
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -209,12 +209,17 @@ def read_report(data: bytes) -> Reading:
     reader = _Reader()
     try:
         text, error = decode(data)
-        _parse(_DECLARATION.sub("", text, count=1).lstrip(), reader)
+        _parse(_DECLARATION.sub(_line_ends, text, count=1), reader)
     except _RefusedError as refused:
         error = str(refused)
     except expat.ExpatError as broken:
         error = f"line {broken.lineno}, column {broken.offset}: {expat.ErrorString(broken.code)}"
     return Reading(tuple(reader.cases), error or reader.error)
+
+
+def _line_ends(declaration: re.Match[str]) -> str:
+    """What takes the XML declaration's place: its text is decoded already, its lines count."""
+    return "\n" * declaration.group().count("\n")
 
 
 def _parse(text: str, reader: _Reader) -> None:

@@ -16,6 +16,7 @@ from kbench_build.rules.catalogue import TASK_CHECKS
 from kbench_build.rules.findings import MOST_SPOTS
 from kbench_build.steps import validate
 from tests.samples import TASK, Sample, rules
+from tests.test_house import PACKAGE, WORDS, imports_of
 from tests.validate_cases import DEFECTS, SOUND, Break
 
 
@@ -264,3 +265,18 @@ def test_inputs_move_with_what_is_read_and_with_nothing_else(tmp_path: Path) -> 
     assert validate.inputs(tree="1", surroundings=around) != validate.inputs(
         tree="2", surroundings=around
     )
+
+
+def test_the_rules_version_covers_all_that_the_checks_import() -> None:
+    imported = {"steps.validate"}
+    pending = ["steps.validate"]
+    while pending:
+        source = PACKAGE / f"{pending.pop().replace('.', '/')}.py"
+        new = (imports_of(source) if source.is_file() else set()) - imported
+        imported |= new
+        pending += new
+    # What reads a dataset for every step, and the words, don't decide what is found.
+    shared = {"rim.config", "rim.dataset", "rim.store", "rim.toml", "rim.tree", *WORDS}
+    needed = {m for m in imported - shared if (PACKAGE / f"{m.replace('.', '/')}.py").is_file()}
+    listed = {source.removesuffix(".py").replace("/", ".") for source in validate.SOURCES}
+    assert listed == {m for m in needed if not m.startswith("runtime")}

@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 
-from kbench_build import digest
 from kbench_build.errors import KbenchError
 
 NAMES = ("task", "expected_tests", "verify", "inputs", "kbench")
@@ -28,10 +27,15 @@ def folder() -> Path:
     return installed if installed.is_dir() else _PACKAGE.parent / "schemas"
 
 
+def path_of(name: str) -> Path:
+    """The file that holds the schema of this name."""
+    return folder() / f"{name}.schema.json"
+
+
 @cache
 def load(name: str) -> Any:
     """The schema of this name, as a JSON value."""
-    path = folder() / f"{name}.schema.json"
+    path = path_of(name)
     try:
         return orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
@@ -85,14 +89,3 @@ def _short(message: str) -> str:
         return message
     half = _MOST_CHARACTERS // 2
     return f"{message[:half]} … {message[-half:]}"
-
-
-@cache
-def rules_digest() -> str:
-    """Digest of all that decides what validation finds: the rules' sources, schemas and runtime.
-
-    A new version of this package with the same rules keeps every report.
-    """
-    files = [*(_PACKAGE / "rules").glob("*.py"), *(_PACKAGE / "runtime").iterdir()]
-    files += [*folder().glob("*.schema.json"), _PACKAGE / "steps" / "validate.py"]
-    return digest.of_parts({p.name: digest.of_bytes(p.read_bytes()) for p in files if p.is_file()})

@@ -30,12 +30,47 @@ STEP = "validate"
 DATASET = "dataset"
 _ELSEWHERE = frozenset({"manifest/line", "manifest/unterminated", "bases/inputs"})
 _MOST_BYTES = 1 << 20
+_SCHEMAS = ("task", "expected_tests", "verify")
+# What decides which findings there are. A change elsewhere keeps every report.
+SOURCES = (
+    "rim/schemas.py",
+    "rim/task_files.py",
+    "rules/base_inputs.py",
+    "rules/build_context.py",
+    "rules/catalogue.py",
+    "rules/content.py",
+    "rules/dataset_checks.py",
+    "rules/dockerfile.py",
+    "rules/documents.py",
+    "rules/expected.py",
+    "rules/expected_tests.py",
+    "rules/findings.py",
+    "rules/layout.py",
+    "rules/manifest.py",
+    "rules/patch_checks.py",
+    "rules/patches.py",
+    "rules/recipes.py",
+    "rules/task_toml.py",
+    "rules/verifier.py",
+    "rules/verifier_data.py",
+    "steps/validate.py",
+)
 
 
 def surroundings(*, bases: Iterable[Base], config: Config) -> str:
     """Digest of what all tasks' findings depend on beside the task; computed once a run."""
     names = sorted(base.name for base in bases)
-    return digest.of_json([names, config.namespace, _answered(config), schemas.rules_digest()])
+    return digest.of_json([names, config.namespace, _answered(config), rules_version()])
+
+
+@cache
+def rules_version() -> str:
+    """Digest of the checks' sources, their schemas, and the files that every task must hold."""
+    package = Path(str(runtime.__file__)).parent.parent
+    files = [package / source for source in SOURCES]
+    files += [schemas.path_of(name) for name in _SCHEMAS]
+    files += [f for f in (package / "runtime").iterdir() if f.is_file()]
+    return digest.of_parts({f.name: digest.of_bytes(f.read_bytes()) for f in files})
 
 
 def inputs(*, tree: str, surroundings: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbench_build.model import Finding
+from kbench_build.rules.patches import FilePatch, Patch
 from kbench_build.runtime.verify_checkout import Globs
 
 # Place in a task → file in kbench_build/runtime. The same bytes in every task.
@@ -34,7 +35,8 @@ _BUILD_FILES = (
     "**/buildSrc/**",
     "**/.mvn/**",
 )
-_KINDS = ("100644", "100755", "120000")
+_LINK = "120000"
+_KINDS = ("100644", "100755", _LINK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,23 +69,32 @@ def hidden_paths(changes: Iterable[Change]) -> dict[str, dict[str, str | None]]:
 
 
 def protected_files(
-    tree: Mapping[str, tuple[str, str]], globs: Iterable[str], hidden: Iterable[str]
+    tree: Mapping[str, tuple[str, str]], data: Mapping[str, Any], hidden: Iterable[str]
 ) -> dict[str, str]:
-    """verify.json's `protected.files`: what the globs match at the base, hidden paths left out.
+    """verify.json's `protected.files`: what its globs match at the base, hidden paths left out.
 
+    The base's own links that lead into a glob are among them: the verifier removes all others.
     `tree` is path → (mode, id), as git lists a commit.
     """
-    chosen = Globs(list(globs))
-    left = tree.keys() - set(hidden)
-    kept = {p for p in left if tree[p][0] in _KINDS and chosen.matches(p)}
-    return {path: " ".join(tree[path]) for path in kept}
+    chosen, reports = Globs(_globs(data)), Globs(data.get("reports", []))
+
+    def taken(path: str) -> bool:
+        leads = tree[path][0] == _LINK and (chosen.could_hold(path) or reports.could_hold(path))
+        return tree[path][0] in _KINDS and (leads or chosen.matches(path))
+
+    return {path: " ".join(tree[path]) for path in tree.keys() - set(hidden) if taken(path)}
+
+
+def _globs(data: Mapping[str, Any]) -> list[str]:
+    globs: list[str] = data.get("protected", {}).get("globs", [])
+    return globs
 
 
 def filled_in(
     data: Mapping[str, Any], hidden: Mapping[str, Any], files: Mapping[str, str]
 ) -> dict[str, Any]:
     """verify.json's value with the parts that come from the upstream repository."""
-    protected = {"globs": data.get("protected", {}).get("globs", []), "files": _sorted(files)}
+    protected = {"globs": _globs(data), "files": _sorted(files)}
     return {**data, "hidden": _sorted(hidden), "protected": protected}
 
 
@@ -99,27 +110,35 @@ def written(data: Mapping[str, Any]) -> bytes:
 def findings(
     task: str,
     data: Mapping[str, Any],
+    *,
+    hidden: Patch,
     changes: Iterable[Change],
     fix: Iterable[str],
     tree: Iterable[str],
 ) -> tuple[Finding, ...]:
-    """What is wrong with the data: `fix` are the paths that the gold patch touches."""
+    """What is wrong with the data.
+
+    `hidden` is the hidden patch as read and `changes` what git makes of it; `fix` are the paths
+    that the gold patch touches, `tree` those of the base.
+    """
     fix, changes = set(fix), tuple(changes)
-    chosen = Globs(data.get("protected", {}).get("globs", []))
-    touched = {c.path for c in changes}
-    found = [_links_out(task, c) for c in changes if _is_submodule(c)]
-    found += [_fix_undone(task, p) for p in sorted(fix) if p in touched or chosen.matches(p)]
-    builds = Globs(_BUILD_FILES)
-    free = [p for p in sorted(tree) if builds.matches(p) and not chosen.matches(p)]
-    found += [_free_build(task, p) for p in free if p not in fix | touched]
-    return tuple(found)
+    chosen, builds = Globs(_globs(data)), Globs(_BUILD_FILES)
+    touched = {change.path for change in changes}
+    undone = [path for path in sorted(fix) if path in touched or chosen.matches(path)]
+    free = [path for path in sorted(tree) if builds.matches(path) and not chosen.matches(path)]
+    return (
+        *(_submodule(task, change) for change in changes if _is_submodule(change)),
+        *(_copied(task, file) for file in hidden.files if file.old and file.old not in touched),
+        *(_fix_undone(task, path) for path in undone),
+        *(_free_build(task, path) for path in free if path not in fix | touched),
+    )
 
 
 def _is_submodule(change: Change) -> bool:
     return any(side and side.split(" ")[0] not in _KINDS for side in (change.before, change.after))
 
 
-def _links_out(task: str, change: Change) -> Finding:
+def _submodule(task: str, change: Change) -> Finding:
     return Finding(
         rule="verifier/submodule",
         severity="error",
@@ -127,6 +146,18 @@ def _links_out(task: str, change: Change) -> Finding:
         where=change.path,
         message="changes a submodule, which the verifier can't put in place",
         mend="leave the submodule out of the hidden patch",
+    )
+
+
+def _copied(task: str, file: FilePatch) -> Finding:
+    return Finding(
+        rule="verifier/copied-from",
+        severity="error",
+        file=f"tasks/{task}/tests/test.patch",
+        where=f"line {file.line}",
+        message=f"copies {file.old}, which it doesn't change: the verifier applies the patch where "
+        "only the changed files are",
+        mend="make the patch anew with git diff --no-renames",
     )
 
 

@@ -57,18 +57,18 @@ class Upstreams:
         """Whether the commit is there."""
         return self.store.type_of(commit) == "commit"
 
-    def changes(self, commit: str, patch: Path) -> tuple[verifier_data.Change, ...]:
-        """What the patch makes of the commit. Raises `KbenchError` where it doesn't apply."""
+    def changes(self, commit: str, patch: bytes, task: str) -> tuple[verifier_data.Change, ...]:
+        """What the task's hidden patch makes of the commit. Raises `KbenchError`."""
         index = self.store.folder / "sync-index"
         self.store.git("read-tree", commit, index=index)
-        data = patch.read_bytes()
-        if data.strip():
+        if patch.strip():
             options = ("--cached", "--whitespace=nowarn", "-")
             try:
-                self.store.git("apply", *options, stdin=data, index=index)
+                self.store.git("apply", *options, stdin=patch, index=index)
             except ProcessError as error:
+                place = f"{TASKS}/{task}/tests/test.patch"
                 said = error.stderr.decode("utf-8", "replace").strip()
-                raise KbenchError(f"{patch}: doesn't apply to {commit}: {said}") from error
+                raise KbenchError(f"{place}: doesn't apply to {commit}: {said}") from error
         return verifier_data.parse_raw(self.store.git(*_RAW, commit, index=index).stdout)
 
 
@@ -117,13 +117,15 @@ def _filled(
     folder: Path, data: dict[str, Any], base: str, upstreams: Upstreams
 ) -> tuple[bytes, tuple[Finding, ...]]:
     """verify.json's bytes as they should be, and what is wrong with the task's data."""
-    changes = upstreams.changes(base, folder / "tests" / "test.patch")
+    patch = _read(folder / "tests" / "test.patch")
+    changes = upstreams.changes(base, patch, folder.name)
     tree = {p: entry for p, entry in upstreams.store.tree(base).items() if entry[0] != "040000"}
     hidden = verifier_data.hidden_paths(changes)
-    globs = data.get("protected", {}).get("globs", [])
-    files = verifier_data.protected_files(tree, globs, hidden)
-    gold = parse_patch((folder / "solution" / "fix.patch").read_bytes()).paths
-    found = verifier_data.findings(folder.name, data, changes, gold, tree)
+    files = verifier_data.protected_files(tree, data, hidden)
+    gold = parse_patch(_read(folder / "solution" / "fix.patch")).paths
+    found = verifier_data.findings(
+        folder.name, data, hidden=parse_patch(patch), changes=changes, fix=gold, tree=tree
+    )
     return verifier_data.written(verifier_data.filled_in(data, hidden, files)), found
 
 
@@ -135,11 +137,18 @@ def _differs(path: Path, wanted: bytes) -> bool:
     return not path.is_file() or path.read_bytes() != wanted
 
 
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise KbenchError(f"{path}: can't be read: {error.strerror}") from error
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise KbenchError(f"{path}: can't be read as JSON: {error}") from error
+        value = json.loads(_read(path))
+    except ValueError as error:
+        raise KbenchError(f"{path}: isn't JSON: {error}") from error
     if not isinstance(value, dict):
         raise KbenchError(f"{path}: isn't an object")
     return value

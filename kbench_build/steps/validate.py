@@ -70,7 +70,8 @@ def rules_version() -> str:
     files = [package / source for source in SOURCES]
     files += [schemas.path_of(name) for name in _SCHEMAS]
     files += [f for f in (package / "runtime").iterdir() if f.is_file()]
-    return digest.of_parts({f.name: digest.of_bytes(f.read_bytes()) for f in files})
+    parts = {f"{f.parent.name}/{f.name}": digest.of_bytes(f.read_bytes()) for f in files}
+    return digest.of_parts(parts)
 
 
 def inputs(*, tree: str, surroundings: str) -> str:

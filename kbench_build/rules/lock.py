@@ -29,12 +29,14 @@ _CONDENSE_BYTES = 4096
 class Evidence:
     """What one step proved about one subject: the head of its report, and its data, condensed.
 
-    `inputs` is the digest of everything that the step read.
+    `inputs` is the digest of everything that the step read, `made` the id of what it made: an
+    image's id (empty where it makes nothing).
     """
 
     ok: bool
     inputs: str
     summary: str
+    made: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -292,7 +294,11 @@ def evidence_of(report: Report) -> Evidence:
     """
     data = {str(key): _condensed(value) for key, value in report.data.items()}
     return Evidence(
-        ok=report.ok, inputs=report.inputs, summary=_encodable(report.summary), data=data
+        ok=report.ok,
+        inputs=report.inputs,
+        summary=_encodable(report.summary),
+        made=report.made,
+        data=data,
     )
 
 

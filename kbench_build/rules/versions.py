@@ -26,9 +26,10 @@ _PLACES: tuple[Bump, ...] = ("major", "minor", "patch")
 
 _NUMBER = r"(?:0|[1-9]\d{0,8})"
 _SEMANTIC = re.compile(
-    rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
+    rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?",
+    re.ASCII,
 )
-_DATED = re.compile(rf"(\d{{4}})([.-])(\d\d?)\2(\d\d?)(?:\.({_NUMBER}))?")
+_DATED = re.compile(rf"(\d{{4}})([.-])(\d\d?)\2(\d\d?)(?:\.({_NUMBER}))?", re.ASCII)
 
 
 class VersionError(ValueError):

@@ -54,7 +54,7 @@ from kbench_build.rules.verifier_data import SHIPPED
 from kbench_build.rules.versions import Version, VersionError, parse_version, previous_of
 
 STEP = "release"
-SUBJECT = "dataset"
+SUBJECT = "@dataset"
 
 _DATASET_TOML = f"{TASKS}/{harbor_dataset.NAME}"
 _LEGAL = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "AUTHORS", "CITATION")
@@ -134,8 +134,9 @@ def release(
 ) -> Report:
     """Make the release, or say everything that stands against it.
 
-    `previous` is the folder of an earlier release outside `dist/`. The report's data has `folder`
-    and `archive` (paths relative to the root), `content` (the hash), `is_new`, and `findings`.
+    `inputs` is what `inputs()` gave; `previous` the folder of an earlier release outside `dist/`.
+    The report's data has `folder` and `archive` (paths relative to the root), `content` (the hash),
+    `is_new`, and `findings`.
     """
     began = time.monotonic()
     source = _source(dataset)

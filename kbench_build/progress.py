@@ -4,9 +4,12 @@ On a terminal the running subtasks and a bar stand below the lines; elsewhere (C
 plain lines are written. `NO_COLOR` is honoured. Up-to-date subtasks are counted, not listed.
 """
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
+
+FAILED, UNUSABLE = 1, 2  # exit codes
 
 Summary = Callable[[str, str], str]
 
@@ -27,6 +30,7 @@ class Progress:
         self._started = time.monotonic()
         self._since: dict[str, float] = {}
         self._counts = {"done": 0, "up to date": 0, "ignored": 0, "failed": 0, "not run": 0}
+        self._failures: set[int] = set()
         self._aborted: list[str] = []
         self._screen: _Screen | None = None
         self._total = 0
@@ -57,8 +61,10 @@ class Progress:
             self._counts["not run"] += bool(task.actions)
             return
         self._counts["failed"] += 1
+        failed = fail.get_name() == "TaskFailed"
+        self._failures.add(FAILED if failed else UNUSABLE)
         first, _, rest = fail.get_msg().strip().partition("\n")
-        self._line("failed" if fail.get_name() == "TaskFailed" else "error", task, first)
+        self._line("failed" if failed else "error", task, first)
         for line in rest.splitlines():
             self._show().detail(line)
 
@@ -94,6 +100,10 @@ class Progress:
         seconds = time.monotonic() - self._started
         self._out.write(f"{counted or 'nothing to do'} in {_duration(seconds)}\n")
         type(self).end()
+        # doit counts a group whose subtask failed as an error of its own; the exit code says
+        # whether a check failed or something couldn't be done. An interruption goes its own way.
+        if self._failures and sys.exc_info()[0] is None:
+            sys.exit(max(self._failures))
 
     def _line(self, mark: str, task: Any, text: str) -> None:
         now = time.monotonic()

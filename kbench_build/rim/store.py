@@ -135,18 +135,25 @@ def dataset_lock(root: Path) -> Iterator[None]:
     path = root / STATE / "lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+", encoding="utf-8")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise KbenchError(f"{path}: can't be opened: {error.strerror or error}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            message = f"another run (process {holder}) is working on this dataset: wait for it"
-            raise KbenchError(message) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        raise KbenchError(f"{path}: can't be opened: {error.strerror}") from error
+    try:
+        _hold(descriptor, path)
         yield
+    finally:
+        os.close(descriptor)
+
+
+def _hold(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+        message = f"another run (process {holder}) is working on this dataset: wait for it"
+        raise KbenchError(message) from None
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+    except OSError as error:
+        raise KbenchError(f"{path}: can't be written: {error.strerror}") from error

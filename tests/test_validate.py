@@ -251,6 +251,15 @@ def test_a_link_out_of_the_task_is_never_read(tmp_path: Path, path: str) -> None
     assert not any("secret content" in f.message for f in found)
 
 
+def test_a_link_in_a_tasks_place_is_named_and_not_followed(tmp_path: Path) -> None:
+    sample = Sample(tmp_path / "dataset", "plain")
+    sample.task.rename(tmp_path / "elsewhere")
+    sample.task.symlink_to(tmp_path / "elsewhere")
+    found = validate.findings_of(sample.validate())
+    assert f"tasks/{TASK}" in [f.file for f in found if f.rule == "layout/unreadable"]
+    assert "task/older-keys" not in rules(found)
+
+
 def test_inputs_move_with_what_is_read_and_with_nothing_else(tmp_path: Path) -> None:
     sample = Sample(tmp_path)
     around = validate.surroundings(bases=sample.bases(), config=sample.config)

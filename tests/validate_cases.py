@@ -188,6 +188,20 @@ DEFECTS: list[tuple[str, str, Break, str, str]] = [
     ),
     ("document/schema", "shipped", verify(lambda v: v.update(timeout=3)), "tests/verify.json", ""),
     (
+        "document/repeated-key",
+        "shipped",
+        edit("tests/expected_tests.json", '"s2p_tests": []', '"f2p_tests": [], "s2p_tests": []'),
+        "tests/expected_tests.json",
+        "f2p_tests",
+    ),
+    (
+        "document/repeated-key",
+        "shipped",
+        edit("tests/verify.json", '"version": 1', '"timeout_sec": 1, "version": 1'),
+        "tests/verify.json",
+        "timeout_sec",
+    ),
+    (
         "document/unknown-key",
         "shipped",
         toml("cpus = 2", "cpu = 2"),
@@ -687,6 +701,16 @@ SOUND: list[tuple[str, str, Break]] = [
             lambda v: (
                 v["f2p_tests"].append('A.a "b" $--\n試'),
                 v["test_patch_result"]["failed_tests"].append('A.a "b" $--\n試'),
+            )
+        ),
+    ),
+    (
+        "an id that ends like a key",
+        "shipped",
+        expect(
+            lambda v: (
+                v["f2p_tests"].append("A.all_tests"),
+                v["test_patch_result"]["failed_tests"].append("A.all_tests"),
             )
         ),
     ),

@@ -1,11 +1,15 @@
 """Checks that hold for every file that people or tools write: it parses, it fits its schema."""
 
 import difflib
+import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
-from kbench_build.rules.content import Content
+from kbench_build.rules.content import EXPECTED, VERIFY, Content
 from kbench_build.rules.findings import Check, Spot
+
+_EXPECTED_KEYS = 10
 
 
 def unknown_keys(schema: Mapping[str, Any], value: Any) -> Iterator[tuple[str, str]]:
@@ -71,6 +75,31 @@ def _unknown_key(task: Content) -> Iterator[Spot]:
         yield Spot(file=flaw.file, where=flaw.where, message=flaw.message)
 
 
+def _repeated(task: Content) -> Iterator[Spot]:
+    expected = task.data.get(EXPECTED, b"")
+    # Counting is a fraction of parsing: the ten keys end so, and few files have more.
+    suspects = [EXPECTED] if expected.count(b'_tests"') > _EXPECTED_KEYS else []
+    for path in [*suspects, VERIFY]:
+        for key in sorted(repeated_keys(task.data.get(path, b"{}"))):
+            yield Spot(
+                file=path, where=key, message="stands twice in one table; the last one counts"
+            )
+
+
+def repeated_keys(data: bytes) -> set[str]:
+    """Keys that stand more than once in one object of a document; none if it doesn't parse."""
+    found: set[str] = set()
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        seen: set[str] = set()
+        for key, _ in pairs:
+            (found if key in seen else seen).add(key)
+
+    with suppress(ValueError, RecursionError):
+        json.loads(data, object_pairs_hook=look)
+    return found
+
+
 CHECKS: tuple[Check[Content], ...] = (
     Check(
         id="document/syntax",
@@ -85,6 +114,13 @@ CHECKS: tuple[Check[Content], ...] = (
         why="What has another type or form than its readers expect is misread or refused.",
         mend="Write the value as the schema in schemas/ describes it.",
         find=_schema,
+    ),
+    Check(
+        id="document/repeated-key",
+        severity="error",
+        why="Readers see one of the two values, and people the other.",
+        mend="Keep one of them.",
+        find=_repeated,
     ),
     Check(
         id="document/unknown-key",

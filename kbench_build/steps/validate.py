@@ -118,8 +118,11 @@ def read_task(root: Path, task: str, around: Around) -> Content:
     from kbench_build.rules import content  # noqa: PLC0415
 
     folder = root / TASKS / task
-    entries = list_folder(folder)
+    # A link in a folder's place would be read from wherever it leads.
+    entries = () if folder.is_symlink() else list_folder(folder)
     data, reasons = read_files(folder, entries, content.limit)
+    if folder.is_symlink():
+        reasons = {"": "is a link where the task's own folder should be"}
     found = content.understand(
         task,
         around=around,

@@ -19,11 +19,10 @@ def list_folder(folder: Path) -> tuple[FolderEntry, ...]:
     What trees leave out everywhere is left out here. A folder that can't be read is an entry with
     an error.
     """
-    root = os.path.realpath(folder)
-    return tuple(sorted(_walk(os.fspath(folder), root), key=lambda e: os.fsencode(e.path)))
+    return tuple(sorted(_walk(os.fspath(folder)), key=lambda e: os.fsencode(e.path)))
 
 
-def _walk(folder: str, root: str) -> Iterator[FolderEntry]:
+def _walk(folder: str) -> Iterator[FolderEntry]:
     pending = [("", folder)]
     while pending:
         prefix, here = pending.pop()
@@ -38,14 +37,14 @@ def _walk(folder: str, root: str) -> Iterator[FolderEntry]:
             if item.is_dir(follow_symlinks=False):
                 pending.append((f"{prefix}{item.name}/", item.path))
             else:
-                yield _entry(prefix + item.name, item, root)
+                yield _entry(prefix + item.name, item, folder)
 
 
-def _entry(path: str, item: "os.DirEntry[str]", root: str) -> FolderEntry:
+def _entry(path: str, item: "os.DirEntry[str]", folder: str) -> FolderEntry:
     try:
         status = item.stat(follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
-            return _link(path, item.path, root)
+            return _link(path, item.path, folder)
     except OSError as error:
         return FolderEntry(path=path, kind="other", error=error.strerror or str(error))
     regular = stat.S_ISREG(status.st_mode)
@@ -57,18 +56,18 @@ def _entry(path: str, item: "os.DirEntry[str]", root: str) -> FolderEntry:
     )
 
 
-def _link(path: str, full: str, root: str) -> FolderEntry:
+def _link(path: str, full: str, folder: str) -> FolderEntry:
     target = os.readlink(full)  # noqa: PTH115 - keeps odd bytes
-    inside = not target.startswith("/") and _leads_inside(full, root)
+    inside = not target.startswith("/") and _leads_inside(full, folder)
     return FolderEntry(path=path, kind="link", target=target, inside=inside)
 
 
-def _leads_inside(link: str, root: str) -> bool:
+def _leads_inside(link: str, folder: str) -> bool:
     try:
         real = os.path.realpath(link, strict=True)
     except OSError:
         return False
-    return real.startswith(root + os.sep)
+    return real.startswith(os.path.realpath(folder) + os.sep)
 
 
 def read_files(
@@ -97,12 +96,22 @@ def _read(path: str, most: int) -> bytes | str:
     try:
         # Without O_NONBLOCK a pipe put in the file's place would wait for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                return "is no regular file"
-            if status.st_size > most:
-                return f"has {status.st_size:,} bytes, more than the {most:,} that it may have"
-            return file.readall()
+        try:
+            return _content(descriptor, most)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         return f"can't be read: {error.strerror or error}"
+
+
+def _content(descriptor: int, most: int) -> bytes | str:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return "is no regular file"
+    if status.st_size > most:
+        return f"has {status.st_size:,} bytes, more than the {most:,} that it may have"
+    # One call reads all but a file that grows meanwhile, which is read up to what it was.
+    content = os.read(descriptor, status.st_size)
+    while len(content) < status.st_size and (more := os.read(descriptor, status.st_size)):
+        content += more
+    return content

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import orjson
 
 from kbench_build.model import Base, FolderEntry
+from kbench_build.rules.build_context import sources
 from kbench_build.rules.dockerfile import Instruction, parse_dockerfile
 from kbench_build.rules.expected_tests import Expected, expected_of
 from kbench_build.rules.patches import Patch, parse_patch
@@ -123,6 +124,11 @@ class Content:
         """The instructions of the task's Dockerfile, None where it wasn't read."""
         data = self.data.get(DOCKERFILE)
         return None if data is None else parse_dockerfile(data.decode("utf-8", "replace"))
+
+    @cached_property
+    def copied(self) -> tuple[str, ...]:
+        """The paths and patterns of the build context that the Dockerfile copies."""
+        return sources(self.dockerfile or ())
 
     @property
     def documents(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 
-from kbench_build.rules.build_context import sources, takes
+from kbench_build.rules.build_context import takes
 from kbench_build.rules.content import (
     DOCKERFILE,
     EXPECTED,
@@ -171,11 +171,7 @@ def _unused_in_build(task: Content, name: str) -> str:
     """A file of the build context that no COPY takes. Other builders than Docker may take more."""
     if name in _READ_BY_ENGINE or task.dockerfile is None or _has_other_builders(task):
         return ""
-    return "" if takes(_sources(task), name) else "is copied into no image"
-
-
-def _sources(task: Content) -> tuple[str, ...]:
-    return sources(task.dockerfile or ())
+    return "" if takes(task.copied, name) else "is copied into no image"
 
 
 def _has_other_builders(task: Content) -> bool:

@@ -152,9 +152,14 @@ def _circles(waiting: Mapping[str, set[str]]) -> tuple[tuple[str, ...], ...]:
         path = [start]
         while (following := min(waiting[path[-1]])) not in path:
             path.append(following)
-        circle = tuple(path[path.index(following) :])
+        circle = _from_least(path[path.index(following) :])
         found.setdefault(frozenset(circle), circle)
     return tuple(found.values())
+
+
+def _from_least(circle: Sequence[str]) -> tuple[str, ...]:
+    start = circle.index(min(circle))
+    return (*circle[start:], *circle[:start])
 
 
 def _base_recipe(

@@ -30,6 +30,7 @@ LABEL_OWNER = "dev.kbench.owner"
 OUTPUT_TAIL_BYTES = 64 << 10
 OUTPUT_LIMIT_BYTES = 256 << 20
 
+_UNTAGGED = "<none>:<none>"
 _PIDS = 4096
 # What a build or a test never needs of Docker's default set.
 _DROPPED = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SETFCAP", "SETPCAP"]
@@ -70,6 +71,7 @@ class DockerEngine:
             tag: HeldImage(id=image["Id"], labels=image.get("Labels") or {})
             for image in listed
             for tag in image.get("RepoTags") or ()
+            if tag != _UNTAGGED
         }
 
     def build(self, spec: BuildSpec) -> BuildResult:

@@ -8,6 +8,7 @@ images don't pile up; what a failed build left stays, as the cache of the next t
 
 import json
 import os
+import re
 import threading
 import time
 from collections import deque
@@ -21,6 +22,7 @@ from kbench_build.rim.engines import BuildResult, BuildSpec, tars
 from kbench_build.rim.engines.docker_api import FAILURES, DockerApi, raise_for_status, sentence
 
 _TAIL_LINES = 40
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _FULL = ("no space left on device", "disk quota exceeded")
 _UNREACHABLE = ("dial tcp", "tls handshake timeout", "toomanyrequests", "i/o timeout")
 
@@ -142,7 +144,7 @@ def _words(message: Any) -> str:
     if "error" in message:
         raise _BuildError(" ".join(str(message["error"]).split()))
     if "stream" in message:
-        return str(message["stream"])
+        return _COLOUR.sub("", str(message["stream"]))
     status = str(message.get("status", ""))
     # Progress bars repeat themselves many times a second.
     return f"{status} {message.get('id', '')}\n" if status and "progress" not in message else ""

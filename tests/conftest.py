@@ -1,0 +1,13 @@
+"""What several test files share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests import engine_box
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A small image with a shell, removed at the end. Needs an engine."""
+    yield from engine_box.fixture(tmp_path_factory.mktemp("tiny"))

@@ -36,6 +36,7 @@ import tarfile
 import tempfile
 import threading
 import time
+import tokenize  # noqa: F401 - traceback needs it, and late imports are off
 import traceback
 import types
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence

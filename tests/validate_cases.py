@@ -61,6 +61,23 @@ def reverse_fix(sample: Sample) -> None:
 HEAD = "diff --git a/{0} b/{0}\n--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-a\n+b\n"
 BINARY_STUB = "diff --git a/x.png b/x.png\nBinary files a/x.png and b/x.png differ\n"
 
+MOVED = (
+    "diff --git a/src/test/A.kt b/src/test/B.kt\nsimilarity index 100%\n"
+    "rename from src/test/A.kt\nrename to src/test/B.kt\n"
+)
+
+
+def move_a_test(sample: Sample) -> None:
+    """A hidden patch that only moves a file, and the data that says so."""
+    blob = "100644 " + "1" * 40
+    hidden = {
+        "src/test/A.kt": {"base": blob, "after": None},
+        "src/test/B.kt": {"base": None, "after": blob},
+    }
+    sample.write("tests/test.patch", MOVED)
+    sample.change("tests/verify.json", lambda v: v.update(hidden=hidden))
+
+
 # (rule, form, how to break it, the file and place where it fires)
 DEFECTS: list[tuple[str, str, Break, str, str]] = [
     ("layout/required", "shipped", remove("instruction.md"), "instruction.md", ""),
@@ -578,6 +595,16 @@ DEFECTS: list[tuple[str, str, Break, str, str]] = [
         f"hidden['{SPEC}']",
     ),
     (
+        "verifier/blobs",
+        "shipped",
+        both(
+            move_a_test,
+            verify(lambda v: v["hidden"]["src/test/B.kt"].update(base="100644 " + "1" * 40)),
+        ),
+        "tests/verify.json",
+        "hidden['src/test/B.kt']",
+    ),
+    (
         "verifier/fix-undone",
         "shipped",
         verify(lambda v: v["protected"]["globs"].append("**/src/main/**")),
@@ -755,6 +782,7 @@ SOUND: list[tuple[str, str, Break]] = [
             ),
         ),
     ),
+    ("a hidden file that is moved", "shipped", move_a_test),
     (
         "a protected glob with an exception",
         "shipped",

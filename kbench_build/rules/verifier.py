@@ -90,15 +90,17 @@ _Side = tuple[str | None, str | None] | None
 
 
 def _sides(file: FilePatch) -> Iterator[tuple[str, str, _Side]]:
-    """(path, side, (mode, blob id) as the patch has it, or None for no file)."""
-    moved = file.old is not None and file.new is not None and file.old != file.new
+    """(path, side, (mode, blob id) as the patch has it, or None for no file).
+
+    Of a file that was moved or copied its own patch doesn't say whether the old one is left.
+    """
     if file.old is not None:
         yield file.old, "base", (file.old_mode, file.old_blob)
         if file.new is None:
             yield file.old, "after", None
     if file.new is not None:
         yield file.new, "after", (file.new_mode or file.old_mode, file.new_blob)
-        if file.old is None and not moved:
+        if file.new != file.old:
             yield file.new, "base", None
 
 

@@ -399,6 +399,20 @@ def test_only_what_lies_below_the_folder(tiny: str) -> None:
     assert (files, deleted) == ({"new": "3"}, ())
 
 
+@pytest.mark.parametrize(
+    ("leaves", "expected"),
+    [
+        ("a b/c", ["a", "b/c"]),
+        ("a/b/1 a/b/2 a/b/3 a/b/4 a/b/5 c", ["a/b", "c"]),
+        ("a/b/1 a/b/2 a/c/3 a/c/4 a/5 x/6", ["a/5", "a/b", "a/c", "x/6"]),
+        ("a/1 a/2 a/b/3 a/b/4 a/b/5 a/c/6 x", ["a", "x"]),
+        ("1 2 3 4 5", ["."]),
+    ],
+)
+def test_few_places_hold_all_changed_files(leaves: str, expected: list[str]) -> None:
+    assert docker_changes.places(set(leaves.split())) == expected
+
+
 @needs_engine
 @pytest.mark.parametrize("where", ["", "many/"])
 def test_hundreds_of_files_cost_few_requests(tiny: str, where: str) -> None:

@@ -18,8 +18,7 @@ from kbench_build.rim.engines.docker_api import DockerApi, below
 
 LIMIT_BYTES = 512 << 20
 # A request costs an engine as much as some ten megabytes of stream (it mounts the container anew).
-_FEW_FILES = 4
-_FEW_FOLDERS = 12
+_MOST_REQUESTS = 4
 _DELETED = 2
 
 
@@ -28,24 +27,50 @@ class TooLargeError(Exception):
 
 
 @dataclass(kw_only=True)
-class _Kept:
-    """Files fetched so far: members with their bytes, below the limit."""
+class _Collector:
+    """The changed files of a container's folder: `leaves` by path below it, and those fetched."""
 
+    api: DockerApi
+    container: str
+    folder: str
+    leaves: set[str]
     members: dict[str, tuple[tarfile.TarInfo, bytes]] = field(default_factory=dict)
     size: int = 0
 
-    def add(self, name: str, member: tarfile.TarInfo, content: bytes) -> None:
-        self.size += len(content)
-        if self.size > LIMIT_BYTES:
-            raise TooLargeError
-        self.members[name] = (member, content)
+    def collect(self) -> None:
+        """Fetch every leaf."""
+        for place in places(self.leaves):
+            self._take(place)
+        # A hard link to a file that didn't change has no bytes of its own in a folder's stream.
+        for path in sorted(self.leaves - set(self.members)):
+            self._take(path)
 
     def archive(self) -> bytes:
+        """What was fetched as a tar."""
         out = io.BytesIO()
         with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
             for name, (member, content) in sorted(self.members.items()):
                 tar.addfile(_plain(name, member, len(content)), io.BytesIO(content))
         return out.getvalue()
+
+    def _take(self, place: str) -> None:
+        with self.api.archive(self.container, f"{self.folder}/{place}") as found:
+            # A leaf that is a folder is empty, or only its mode changed: no file changed.
+            if found is None or (found.is_folder and place in self.leaves):
+                return
+            with tarfile.open(fileobj=tars.Reader(found.chunks), mode="r|") as tar:
+                for member in tar:
+                    name = posixpath.normpath(posixpath.join(_parent(place), member.name))
+                    if name in self.leaves:
+                        self._keep(tar, member, name)
+
+    def _keep(self, tar: tarfile.TarFile, member: tarfile.TarInfo, name: str) -> None:
+        self.size += member.size if member.isreg() else 0
+        if self.size > LIMIT_BYTES:
+            raise TooLargeError
+        file = tar.extractfile(member) if member.isreg() else None
+        if file or member.issym():
+            self.members[name] = (member, file.read() if file else b"")
 
 
 def changes_under(
@@ -58,30 +83,38 @@ def changes_under(
     """
     listed = dict(_listed(api.client.diff(container) or (), folder))
     parents = {str(parent) for path in listed for parent in PurePosixPath(path).parents}
-    kept = _Kept()
-    _take(
-        api,
-        container,
-        folder,
-        {p for p, kind in listed.items() if kind != _DELETED} - parents,
-        kept,
-    )
+    leaves = {path for path, kind in listed.items() if kind != _DELETED} - parents
+    collector = _Collector(api=api, container=container, folder=folder, leaves=leaves)
+    collector.collect()
     deleted = [path for path, kind in listed.items() if kind == _DELETED]
     gone: set[str] = set()
     if deleted:
         with pristine as image:
             gone.update(f for path in deleted for f in _files_of(api, image, folder, path))
-    return Changes(archive=kept.archive(), deleted=tuple(sorted(gone - set(kept.members))))
+    return Changes(
+        archive=collector.archive(), deleted=tuple(sorted(gone - set(collector.members)))
+    )
 
 
-def _take(api: DockerApi, container: str, folder: str, leaves: set[str], kept: _Kept) -> None:
-    tops = sorted({path.split("/")[0] for path in leaves})
-    if len(leaves) > _FEW_FILES:
-        for top in tops if len(tops) <= _FEW_FOLDERS else ["."]:
-            _take_folder(api, container, f"{folder}/{top}", leaves, kept)
-    # A hard link to a file that didn't change has no bytes of its own in a folder's stream.
-    for path in sorted(leaves - set(kept.members)):
-        _take_file(api, container, folder, path, kept)
+def places(leaves: set[str]) -> list[str]:
+    """Few files and folders that hold all the leaves: the deepest are given up for their parents.
+
+    `.` is the whole folder.
+    """
+    found = set(leaves)
+    while len(found) > _MOST_REQUESTS:
+        deepest = max(path.count("/") for path in found)
+        parents = {_parent(path) if path.count("/") == deepest else path for path in found}
+        found = {"."} if "." in parents else {p for p in parents if not _is_below(p, parents)}
+    return sorted(found)
+
+
+def _parent(path: str) -> str:
+    return str(PurePosixPath(path).parent)
+
+
+def _is_below(path: str, folders: set[str]) -> bool:
+    return any(str(parent) in folders for parent in PurePosixPath(path).parents)
 
 
 def _listed(diff: Iterable[Mapping[str, object]], folder: str) -> Iterator[tuple[str, int]]:
@@ -93,39 +126,6 @@ def _listed(diff: Iterable[Mapping[str, object]], folder: str) -> Iterator[tuple
 
 def _is_git(path: str) -> bool:
     return ".git" in path.split("/")
-
-
-def _take_file(api: DockerApi, container: str, folder: str, path: str, kept: _Kept) -> None:
-    with api.archive(container, f"{folder}/{path}") as found:
-        if found is None or found.is_folder:
-            return
-        content = tars.bounded(found.chunks, LIMIT_BYTES)
-    if content is None:
-        raise TooLargeError
-    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-        for member in tar:
-            _keep(tar, member, path, kept)
-
-
-def _take_folder(api: DockerApi, container: str, top: str, leaves: set[str], kept: _Kept) -> None:
-    with api.archive(container, top) as found:
-        if found is None:
-            return
-        with tarfile.open(fileobj=tars.Reader(found.chunks), mode="r|") as tar:
-            for member in tar:
-                name = posixpath.normpath(member.name)
-                if name in leaves:
-                    _keep(tar, member, name, kept)
-
-
-def _keep(tar: tarfile.TarFile, member: tarfile.TarInfo, name: str, kept: _Kept) -> None:
-    if member.issym():
-        kept.add(name, member, b"")
-    elif member.isreg():
-        if member.size > LIMIT_BYTES:
-            raise TooLargeError
-        file = tar.extractfile(member)
-        kept.add(name, member, file.read() if file else b"")
 
 
 def _plain(name: str, member: tarfile.TarInfo, size: int) -> tarfile.TarInfo:

@@ -194,6 +194,28 @@ def test_an_archive_that_is_none_is_a_named_error(box: Box, content: bytes) -> N
     assert (graded.report["outcome"], graded.kinds) == ("verifier-error", {"take-over"})
 
 
+def test_a_whole_checkout_may_come_over(box: Box) -> None:
+    """How a runner brings it that can only run a command in the agent's container."""
+    agent = copy_box(box, box.root.parent / "agent")
+    agent.solve()
+    agent.shell("rm .gitignore tools/check.sh; mkdir -p app/build; echo forged > app/build/x")
+    pack = "mkdir -p /kbench/changes && touch /kbench/changes/whole && "
+    pack += "tar -C /home/up --exclude=./.git -cf /kbench/changes/changes.tar ."
+    assert agent.shell(pack).returncode == 0
+    (agent.root / "kbench").rename(box.root / "kbench")
+    graded = box.grade_alone()
+    assert graded.reward == "1", graded.output
+    assert not (box.checkout / ".gitignore").exists()
+    assert not (box.checkout / "app" / "build" / "x").exists()
+
+
+def test_an_archive_that_is_missing_is_a_named_error(box: Box) -> None:
+    bring(box, [])
+    (box.root / "kbench" / "changes" / "changes.tar").unlink()
+    graded = box.grade_alone()
+    assert (graded.report["outcome"], graded.kinds) == ("verifier-error", {"take-over"})
+
+
 def test_a_hard_link_to_nothing_is_a_named_error(box: Box) -> None:
     bring(box, [member("twin", type=tarfile.LNKTYPE, linkname="gone")])
     assert box.grade_alone().kinds == {"take-over"}

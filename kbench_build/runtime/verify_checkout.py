@@ -696,20 +696,24 @@ class Git:
 def take_over(checkout: Checkout, git: Git, base_commit: str) -> None:
     """Copies the agent's changed files over a fresh checkout, where a runner brings them.
 
-    What the base's own .gitignore files ignore (build output above all) stays as the image has it.
+    The folder CHANGES holds `changes.tar` (files and links below the checkout) and `deleted`
+    (paths, each ended by a NUL), or an empty file `whole`: then the archive is the whole checkout,
+    and what the base has and the archive hasn't was deleted. What the base's own .gitignore files
+    ignore (build output above all) stays as the image has it.
     """
     if not os.path.isdir(CHANGES):
         return
     tree = git.tree(base_commit)
     archive = os.path.join(CHANGES, "changes.tar")
     try:
-        deleted, arrived = _deleted(checkout), _members(archive)
+        arrived = _members(archive)
+        deleted = _absent(tree, arrived) if _is_whole() else _deleted(checkout)
         untracked = [path for path in (*deleted, *arrived) if path not in tree]
         ignored = git.ignored(untracked, _ignore_rules(git, tree))
         for path in deleted - ignored:
             checkout.remove(path)
         _unpack(archive, checkout, arrived - ignored)
-    except (tarfile.TarError, KeyError, EOFError) as bad:
+    except (tarfile.TarError, KeyError, EOFError, FileNotFoundError) as bad:
         raise VerifierError("take-over", f"changes.tar can't be read: {bad}") from bad
     say(
         f"took over {len(arrived - ignored)} files and {len(deleted - ignored)} deletions,"
@@ -725,6 +729,15 @@ def _ignore_rules(git: Git, tree: Mapping[str, Blob]) -> dict[str, bytes]:
     if lost:
         raise VerifierError("take-over", f"the repository no longer holds the base's {lost[:5]}")
     return {p: contents[b.id] for p, b in named.items() if b.mode != "120000"}
+
+
+def _is_whole() -> bool:
+    return os.path.lexists(os.path.join(CHANGES, "whole"))
+
+
+def _absent(tree: Mapping[str, Blob], arrived: set[str]) -> set[str]:
+    """The base's files that a whole checkout lacks."""
+    return {path for path, blob in tree.items() if blob.mode != "160000"} - arrived
 
 
 def _deleted(checkout: Checkout) -> set[str]:
@@ -748,8 +761,6 @@ def _is_folder(path: str) -> bool:
 
 def _members(archive: str) -> set[str]:
     """The names of the archive's files and links that may enter the checkout."""
-    if not os.path.exists(archive):
-        return set()
     names: set[str] = set()
     refused: list[str] = []
     total = 0

@@ -103,6 +103,13 @@ DEFECTS: list[tuple[str, str, Break, str, str]] = [
     ),
     ("layout/name", "plain", write("tests/a\nb", ""), "tests/a\\nb", ""),
     ("layout/name", "plain", write("tests/a\\b", ""), "tests/a\\b", ""),
+    (
+        "layout/name",
+        "plain",
+        write("/".join(["tests", "a" * 200, "b" * 200, "c" * 200]), ""),
+        f"tests/{'a' * 200}/{'b' * 13}…",
+        "",
+    ),
     ("layout/link", "plain", link("tests/out", "../../../elsewhere"), "tests/out", ""),
     ("layout/link", "plain", link("tests/absolute", "/etc/passwd"), "tests/absolute", ""),
     ("layout/link", "plain", link("tests/nowhere", "missing"), "tests/nowhere", ""),

@@ -130,7 +130,7 @@ def read_task(root: Path, task: str, around: Around) -> Content:
         data=data,
         unread=_unread(entries, reasons),
     )
-    return content.with_schemas(found, misfits=_misfits(found), unknown=_unknown(found))
+    return content.with_schemas(found, misfits=misfits(found), unknown=unknown(found))
 
 
 def _unread(entries: tuple[FolderEntry, ...], reasons: Mapping[str, str]) -> tuple[Flaw, ...]:
@@ -140,7 +140,8 @@ def _unread(entries: tuple[FolderEntry, ...], reasons: Mapping[str, str]) -> tup
     return tuple(Flaw(file=p, message=m) for p, m in sorted({**broken, **reasons}.items()))
 
 
-def _misfits(task: Content) -> tuple[Flaw, ...]:
+def misfits(task: Content) -> tuple[Flaw, ...]:
+    """What doesn't fit its schema in the task's documents."""
     from kbench_build.rules.content import Flaw  # noqa: PLC0415
 
     return tuple(
@@ -150,7 +151,8 @@ def _misfits(task: Content) -> tuple[Flaw, ...]:
     )
 
 
-def _unknown(task: Content) -> tuple[Flaw, ...]:
+def unknown(task: Content) -> tuple[Flaw, ...]:
+    """The keys in the task's documents that no schema names."""
     from kbench_build.rules.content import Flaw  # noqa: PLC0415
     from kbench_build.rules.documents import unknown_keys  # noqa: PLC0415
 

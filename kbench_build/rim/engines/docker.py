@@ -30,6 +30,8 @@ LABEL_OWNER = "dev.kbench.owner"
 OUTPUT_TAIL_BYTES = 64 << 10
 OUTPUT_LIMIT_BYTES = 256 << 20
 
+# What Podman puts before the name of an image that was made here.
+_PODMAN_HOST = "localhost/"
 _UNTAGGED = "<none>:<none>"
 _PIDS = 4096
 # What a build or a test never needs of Docker's default set.
@@ -39,6 +41,7 @@ _LOG = {"type": "json-file", "config": {"max-size": "8m", "max-file": "2"}}
 _LOG_LINES = 5000
 _KILL_SEC = 60
 _CANNOT_START = (126, 127)
+_NO_PROGRAM = "executable file"
 
 
 class DockerEngine:
@@ -68,7 +71,9 @@ class DockerEngine:
         else:
             listed = self._api.client.images()
         return {
-            tag: HeldImage(id=image["Id"], labels=image.get("Labels") or {})
+            tag.removeprefix(_PODMAN_HOST): HeldImage(
+                id=image["Id"], labels=image.get("Labels") or {}
+            )
             for image in listed
             for tag in image.get("RepoTags") or ()
             if tag != _UNTAGGED
@@ -127,7 +132,7 @@ class DockerEngine:
         changes, more = self._changes(job, name)
         return JobResult(
             status=_status(state, timed_out),
-            exit_code=None if timed_out else int(state["ExitCode"]),
+            exit_code=None if timed_out else (int(state["ExitCode"]) or (127 if problem else 0)),
             seconds=_run_time(state, time.monotonic() - began),
             output=problem or self._tail(name),
             outputs=outputs,
@@ -143,9 +148,10 @@ class DockerEngine:
             self._api.client.start(name)
         except docker.errors.APIError as error:
             state = self._api.client.inspect_container(name)["State"]
-            if state.get("ExitCode") not in _CANNOT_START:
+            said = str(error.explanation)
+            if state.get("ExitCode") not in _CANNOT_START and _NO_PROGRAM not in said:
                 raise
-            return str(error.explanation)
+            return said
         return ""
 
     def _ended_within(self, name: str, seconds: float) -> bool:

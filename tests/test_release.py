@@ -596,7 +596,7 @@ def test_inputs_move_with_everything_that_is_released(kit: Kit) -> None:
 
     first = now()
     assert now() == first
-    kit.change_report("seal", ADDER, inputs="other")
+    kit.expected["seal"][ADDER] = "other"
     second = now()
     kit.configure("1.0.1")
     assert len({first, second, now()}) == 3

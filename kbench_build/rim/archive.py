@@ -30,7 +30,7 @@ from kbench_build.errors import KbenchError
 from kbench_build.rim.tree import Mode
 
 FORMAT = "pax"
-COMPRESSION = "zstd level 10, window_log 27, long-distance matching, 8 MiB jobs"
+COMPRESSION = "zstd level 10, window_log 27, long-distance matching, 4 MiB jobs"
 ZSTD_VERSION = ".".join(map(str, zstandard.ZSTD_VERSION))
 
 # 1 February 1980: in every time zone after 1 January 1980, the first day that zip can say.
@@ -38,7 +38,7 @@ MEMBER_TIME = 318_211_200
 
 _LEVEL = 10
 _WINDOW_LOG = 27
-_JOB_BYTES = 8 << 20
+_JOB_BYTES = 4 << 20
 _BLOCK = 512
 _RECORD = 10_240
 _CHUNK = 1 << 20

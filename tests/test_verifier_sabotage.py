@@ -388,6 +388,32 @@ def test_python3_missing_is_a_named_error(box: Box) -> None:
     assert graded.code == 1
 
 
+def test_python3_missing_and_a_process_that_rewrites_the_reward(box: Box) -> None:
+    (box.root / ".no-python3").touch()
+    before = TRICKS["rewrites the reward in the background"]
+    graded = box.grade(before, after="sleep 0.3; cat /logs/verifier/reward.txt")
+    assert (graded.reward, graded.kinds) == ("0", {"tools"})
+
+
+def test_a_process_with_a_misleading_name_is_ended(box: Box) -> None:
+    """The name stands in parentheses before the fields that tell a session."""
+    (box.root / ".no-python3").touch()
+    script = "cp /usr/bin/bash '/tmp/) S 1 1 1 1'; setsid '/tmp/) S 1 1 1 1' -c 'while :; do"
+    script += " echo 1 > /logs/verifier/reward.txt; done' >/dev/null 2>&1 & sleep 0.1"
+    assert box.grade(script, after="sleep 0.3").reward == "0"
+
+
+def test_a_race_for_the_rewards_place_gains_nothing(box: Box) -> None:
+    """Folders and pipes that reappear must not end the verifier before it has ended their maker."""
+    script = (
+        "setsid bash -c 'while :; do mkdir /logs/verifier/reward.txt; rm -rf /logs/verifier/*;"
+        " mkfifo /logs/verifier/reward.txt; rm -f /logs/verifier/*; done' >/dev/null 2>&1 &"
+        " sleep 0.1"
+    )
+    graded = box.grade(script, after="sleep 0.3")
+    assert (graded.reward, graded.report["outcome"]) == ("0", "unresolved")
+
+
 def test_a_missing_repository_is_a_named_error(box: Box) -> None:
     box.solve()
     graded = box.grade("rm -rf .git app/src/test")
@@ -500,7 +526,15 @@ def test_a_damaged_hidden_patch_is_a_named_error(box: Box) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["verify.json", "expected_tests.json", "test.patch", "junit_compare.py"]
+    "name",
+    [
+        "verify.json",
+        "expected_tests.json",
+        "test.patch",
+        "junit_compare.py",
+        "kotlin_logs_collector.sh",
+        "verify_checkout.py",
+    ],
 )
 def test_a_missing_file_of_the_verifier_is_a_named_error(box: Box, name: str) -> None:
     box.solve()

@@ -194,14 +194,14 @@ list_nested_repositories() {
     local entry path known
     new_git ls-files -s -z | { grep -z '^160000 ' || true; } | cut -z -f 2 >"$SCRATCH/submodules"
     cat "$SCRATCH/submodules" "$SCRATCH/leftovers" >"$SCRATCH/expected"
-    find "$CHECKOUT" -mindepth 2 -name .git -not -path "$SCRATCH/*" -not -path "$CHECKOUT/.git/*" \
-        -prune -print0 >"$SCRATCH/nested"
+    (cd -- "$CHECKOUT" && find . \( -path ./.git -o -path './.git-seal.*' \) -prune \
+        -o -name .git -print0 -prune) >"$SCRATCH/nested"
     while IFS= read -r -d '' entry; do
         known=no
         while IFS= read -r -d '' path; do
-            [[ $entry != "$CHECKOUT/$path"/* ]] || known=yes
+            [[ $entry != "./$path"/* ]] || known=yes
         done <"$SCRATCH/expected"
-        [ "$known" = yes ] || fail "another repository is inside the checkout: $entry (remove it before sealing)"
+        [ "$known" = yes ] || fail "another repository is inside the checkout: $CHECKOUT/${entry#./} (remove it before sealing)"
     done <"$SCRATCH/nested"
 }
 
@@ -217,27 +217,34 @@ check_submodules() {
     done <"$SCRATCH/submodules"
 }
 
-# Removes one leftover, and the folders that it leaves empty.
-remove_leftover() {
-    local folder
-    # A path through a symbolic link would reach out of the checkout.
-    folder=$(dirname -- "$1")
-    while [ "$folder" != . ]; do
-        if [ -L "$CHECKOUT/$folder" ]; then
-            return
-        fi
-        folder=$(dirname -- "$folder")
+# Those of the paths on standard input that don't lead through a symbolic link: it could lead out.
+keep_inside() {
+    local path folder
+    while IFS= read -r -d '' path; do
+        folder=$path
+        while [[ $folder == */* ]]; do
+            folder=${folder%/*}
+            [ ! -L "$CHECKOUT/$folder" ] || continue 2
+        done
+        printf '%s\0' "$path"
     done
-    rm -rf -- "${CHECKOUT:?}/$1"
-    (cd -- "$CHECKOUT" && rmdir -p --ignore-fail-on-non-empty -- "$(dirname -- "$1")" 2>/dev/null) || true
+}
+
+# Removes what another commit left, and the folders that are empty then.
+remove_leftovers() {
+    local path
+    keep_inside <"$SCRATCH/leftovers" >"$SCRATCH/removable"
+    (cd -- "$CHECKOUT" && xargs -0 -r rm -rf -- <"$SCRATCH/removable")
+    while IFS= read -r -d '' path; do
+        [[ $path != */* ]] || printf '%s\0' "${path%/*}"
+    done <"$SCRATCH/removable" | sort -zu >"$SCRATCH/folders"
+    # A folder that isn't empty, or went with another one, is no failure.
+    (cd -- "$CHECKOUT" && xargs -0 -r rmdir -p -- <"$SCRATCH/folders" 2>/dev/null) || true
 }
 
 # Tracked files equal the base; files that already do keep their times.
 restore_tracked_files() {
-    local path
-    while IFS= read -r -d '' path; do
-        remove_leftover "$path"
-    done <"$SCRATCH/leftovers"
+    remove_leftovers
     new_git update-index -q --refresh >/dev/null || true
     new_git checkout-index --all --force --index --quiet
     new_git update-index -q --refresh >/dev/null || true
@@ -274,7 +281,7 @@ swap() {
     mv -T -- "$CHECKOUT/.git" "$OLD"
     mv -T -- "$NEW" "$CHECKOUT/.git"
     while IFS= read -r -d '' entry; do
-        rm -rf -- "$entry"
+        rm -rf -- "${CHECKOUT:?}/$entry"
     done <"$SCRATCH/nested"
 }
 

@@ -51,7 +51,7 @@ def spec(tmp_path: Path, dockerfile: str, **changes: object) -> BuildSpec:
         "context": {"Dockerfile": dockerfile.encode()},
         "dockerfile": "Dockerfile",
         "labels": {LABEL: NAMESPACE},
-        "subject": (LABEL, NAMESPACE),
+        "stage_label": (LABEL, NAMESPACE),
         "timeout_sec": 120.0,
         "log": tmp_path / "build.log",
         **changes,

@@ -89,6 +89,20 @@ def test_stage_images_do_not_pile_up(tiny: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
+def test_the_image_replaced_goes_unless_it_has_another_tag(tiny: str, tmp_path: Path) -> None:
+    first = engine.build(spec(tmp_path, f"FROM {tiny}\nRUN echo 1 >/n\n")).image_id
+    second = engine.build(spec(tmp_path, f"FROM {tiny}\nRUN echo 2 >/n\n")).image_id
+    assert first not in _all_images()
+    engine._api.client.tag(second, f"{engine_box.NAMESPACE}/kept", tag="1")
+    assert engine.build(spec(tmp_path, f"FROM {tiny}\nRUN echo 3 >/n\n")).status == "built"
+    assert engine.images()[f"{engine_box.NAMESPACE}/kept:1"].id == second
+
+
+def _all_images() -> set[str]:
+    return {image["Id"] for image in engine._api.client.images(all=True)}
+
+
+@pytest.mark.engine
 def test_a_rebuild_can_do_without_the_cache(tiny: str, tmp_path: Path) -> None:
     text = f"FROM {tiny}\nRUN head -c 8 /dev/urandom >/random\n"
     first = engine.build(spec(tmp_path, text)).image_id

@@ -302,11 +302,14 @@ def _output(image: str, script: str) -> str:
 
 @pytest.mark.engine
 def test_no_stage_image_stays(dataset: Path) -> None:
+    replaced = []
     for turn in range(2):
         (dataset / "bases/r/low").write_text(f"turn {turn}")
-        _build_all(dataset)
-    filters = {"dangling": True, "label": "dev.kbench.subject=r:low"}
+        replaced.append(_build_all(dataset)["t"].data["image_id"])
+    filters = {"dangling": True, "label": "dev.kbench.stage=r:low"}
     assert engine._api.client.images(filters=filters) == []
+    # The image that had the tag before is gone too.
+    assert replaced[0] not in {image["Id"] for image in engine._api.client.images(all=True)}
 
 
 @pytest.mark.engine

@@ -20,6 +20,8 @@ RECIPE_VERSION = 1
 LABEL_RECIPE = "dev.kbench.recipe"
 LABEL_KIND = "dev.kbench.kind"
 LABEL_SUBJECT = "dev.kbench.subject"
+# On the images of stages alone: images made from an image inherit its other labels.
+LABEL_STAGE = "dev.kbench.stage"
 
 
 @dataclass(frozen=True, kw_only=True)

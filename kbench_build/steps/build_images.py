@@ -18,7 +18,14 @@ from kbench_build.rim.store import STATE
 from kbench_build.rim.tree import scan_tree
 from kbench_build.rules.build_context import buildkit_lines, ignores, label_stages
 from kbench_build.rules.dockerfile import parse_dockerfile, stages
-from kbench_build.rules.images import LABEL_KIND, LABEL_RECIPE, LABEL_SUBJECT, Recipe, is_held
+from kbench_build.rules.images import (
+    LABEL_KIND,
+    LABEL_RECIPE,
+    LABEL_STAGE,
+    LABEL_SUBJECT,
+    Recipe,
+    is_held,
+)
 from kbench_build.rules.limits import limits
 
 BASES_STEP = "build_bases"
@@ -113,11 +120,11 @@ def _make(wish: _Wish, engine: ContainerEngine, *, rebuild: bool) -> Report:
 
 def _spec(wish: _Wish, *, use_cache: bool) -> BuildSpec:
     recipe, instructions = wish.recipe, parse_dockerfile(wish.text)
-    subject = (LABEL_SUBJECT, recipe.subject)
+    stage = (LABEL_STAGE, recipe.subject)
     needs = buildkit_lines(wish.text, instructions)
     froms = [stage.line for stage in stages(instructions)]
     # BuildKit leaves no stage images behind, and a here-document may hold lines like FROM.
-    sent = wish.text if needs else label_stages(wish.text, froms, *subject)
+    sent = wish.text if needs else label_stages(wish.text, froms, *stage)
     return BuildSpec(
         image=recipe.image,
         context={**wish.members, wish.dockerfile: sent.encode("utf-8", "surrogateescape")},
@@ -127,7 +134,7 @@ def _spec(wish: _Wish, *, use_cache: bool) -> BuildSpec:
             LABEL_KIND: wish.kind,
             LABEL_SUBJECT: recipe.subject,
         },
-        subject=subject,
+        stage_label=stage,
         timeout_sec=wish.timeout_sec,
         log=wish.root / wish.log,
         buildkit=f"{wish.dockerfile}: line {needs[0][0]}: {needs[0][1]}" if needs else "",

@@ -25,16 +25,17 @@ class HeldImage:
 class BuildSpec:
     """An image to build.
 
-    `context` maps POSIX paths to files on disk or to bytes; `dockerfile` is one of them. `subject`
-    is the label (key, value) by which earlier leftovers of the same build are known. `buildkit`
-    names the line that needs BuildKit, empty where none does. The whole output goes to `log`.
+    `context` maps POSIX paths to files on disk or to bytes; `dockerfile` is one of them.
+    `stage_label` (key, value) stands in the Dockerfile at the end of every stage but the last.
+    `buildkit` names the line that needs BuildKit, empty where none does. The whole output goes to
+    `log`.
     """
 
     image: str
     context: Mapping[str, Path | bytes]
     dockerfile: str
     labels: Mapping[str, str]
-    subject: tuple[str, str]
+    stage_label: tuple[str, str]
     timeout_sec: float
     log: Path
     buildkit: str = ""

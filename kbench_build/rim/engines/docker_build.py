@@ -2,8 +2,8 @@
 the Dockerfile needs BuildKit.
 
 The context is a tar made here, a function of the files alone. The tag moves only when the build has
-ended well. What earlier builds of the same subject left without a tag is removed then, so stage
-images don't pile up; what a failed build left stays, as the cache of the next try.
+ended well. The image that had it before, and the images of stages, are removed then, so they don't
+pile up; what a failed build left stays, as the cache of the next try.
 """
 
 import json
@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
+
+import docker.errors
 
 from kbench_build.errors import KbenchError
 from kbench_build.rim import process
@@ -36,13 +38,14 @@ class _BuildError(Exception):
 
 
 def build(api: DockerApi, spec: BuildSpec) -> BuildResult:
-    """Build, tag, and clear away what earlier builds of the subject left."""
+    """Build, tag, and clear away the earlier image and the images of stages."""
     began = time.monotonic()
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     try:
+        before = _image_id(api, spec)
         _keep_log(_buildx(api, spec) if spec.buildkit else _classic(api, spec), spec, tail)
         image = api.client.inspect_image(spec.image)
-        _clear_untagged(api, spec)
+        _clear_away(api, spec, {before} - {image["Id"], ""})
     except _BuildError as error:
         result = _timeout(spec) if error.expired else _failed(str(error), tail)
     except FAILURES as error:
@@ -150,14 +153,21 @@ def _words(message: Any) -> str:
     return f"{status} {message.get('id', '')}\n" if status and "progress" not in message else ""
 
 
-def _clear_untagged(api: DockerApi, spec: BuildSpec) -> None:
-    """Remove the images without a tag that carry the subject's label."""
-    key, value = spec.subject
-    filters = {"dangling": True, "label": f"{key}={value}"}
-    for image in api.client.images(filters=filters):
-        # In use by a container, or a parent of another image: the engine refuses, rightly.
-        with suppress(*FAILURES):
-            api.client.remove_image(image["Id"])
+def _image_id(api: DockerApi, spec: BuildSpec) -> str:
+    try:
+        return str(api.client.inspect_image(spec.image)["Id"])
+    except docker.errors.ImageNotFound:
+        return ""
+
+
+def _clear_away(api: DockerApi, spec: BuildSpec, replaced: set[str]) -> None:
+    key, value = spec.stage_label
+    untagged = api.client.images(filters={"dangling": True})
+    for image in untagged:
+        if image["Id"] in replaced or (image["Labels"] or {}).get(key) == value:
+            # In a container, or below another image: the engine refuses, rightly.
+            with suppress(*FAILURES):
+                api.client.remove_image(image["Id"])
 
 
 def _buildx(api: DockerApi, spec: BuildSpec) -> Iterator[str]:

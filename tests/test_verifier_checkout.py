@@ -14,8 +14,11 @@ from kbench_build.runtime.verify_checkout import (
     Checkout,
     Globs,
     Hidden,
+    Logs,
     VerifierError,
     blob_id,
+    failure,
+    finish,
     is_safe_path,
     parse_spec,
 )
@@ -279,3 +282,25 @@ def test_solve_fails_where_the_patch_does_not_apply(tmp_path: Path) -> None:
     (tmp_path / "fix.patch").write_text("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-x\n+y\n")
     done = subprocess.run(["bash", "solve.sh"], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode != 0
+
+
+def test_finishing_leaves_nothing_else_in_the_logs(tmp_path: Path) -> None:
+    """Also where an error came before the logs were cleared after the test command."""
+    (tmp_path / "reward.json").write_text('{"reward": 1}')
+    (tmp_path / "reward.txt").write_text("1\n")
+    (tmp_path / "reports").mkdir()
+    assert finish(Logs(str(tmp_path)), failure("processes", "processes keep appearing")) == 0
+    assert {p.name for p in tmp_path.iterdir()} == {"reward.txt", "report.json", "reports"}
+    assert (tmp_path / "reward.txt").read_text() == "0\n"
+
+
+def test_a_reward_that_cannot_be_written_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "reward.txt").write_text("1\n")
+
+    class Full(Logs):
+        def write(self, name: str, content: bytes) -> None:
+            raise OSError(28, f"no space for {name}", str(content))
+
+    with pytest.raises(OSError, match="no space"):
+        finish(Full(str(tmp_path)), failure("bug", "x"))
+    assert not (tmp_path / "reward.txt").exists()

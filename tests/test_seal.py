@@ -300,7 +300,21 @@ def test_a_broken_index_is_a_finding(site: Site, tmp_path: Path) -> None:
         assert rules(prove(site, tmp_path)) == {"seal.index"}
 
 
-def test_a_hard_link_and_a_fifo_in_git_are_findings(site: Site, tmp_path: Path) -> None:
+def test_an_index_without_a_file_of_the_base_is_a_finding(site: Site, tmp_path: Path) -> None:
+    site.git("rm", "-q", "--cached", "README")
+    report = prove(site, tmp_path)
+    assert rules(report) == {"seal.index"}
+    assert "lacks 'README' as the base has it" in said(report)
+
+
+def test_two_branches_at_the_base_are_one_too_many(site: Site, tmp_path: Path) -> None:
+    site.write("refs/heads/master", f"{site.upstream.base}\n")
+    report = prove(site, tmp_path)
+    assert rules(report) == {"seal.ref"}
+    assert "more than one branch" in said(report)
+
+
+def test_a_hard_link_in_git_is_a_finding(site: Site, tmp_path: Path) -> None:
     (site.dot_git / "ORIG_HEAD").hardlink_to(site.dot_git / "refs" / "heads" / "main")
     assert "neither a file nor a folder" in said(prove(site, tmp_path))
 

@@ -498,6 +498,31 @@ def test_foreign_text_cant_break_the_card(kit: Kit) -> None:
     assert "a\\|b&lt;script>\\nx" in card
 
 
+def test_whose_verifier_a_task_has_is_told_by_its_bytes(kit: Kit) -> None:
+    for name in release_step.shared_verifier().files:
+        source = ROOT / "kbench_build" / "runtime" / Path(name).name
+        kit.write(f"tasks/{ADDER}/{name}", source.read_bytes())
+    folder = kit.released()
+    assert {t.id: t.verifier for t in read_lock(folder).tasks} == {ADDER: "shared", TEXT: "own"}
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "1 of 2 tasks are graded by the shared verifier" in card
+    assert verify(folder).ok
+
+
+def test_tasks_that_harbor_cant_tell_apart_are_refused(kit: Kit) -> None:
+    kit.replace(f"tasks/{TEXT}/task.toml", TEXT, ADDER)
+    assert ADDER in one(kit.refusals(), "release/harbor-name").message
+
+
+def test_legal_files_are_released_and_their_lookalikes_arent(kit: Kit) -> None:
+    for name in ("LICENSE-MIT", "NOTICE.txt", "CITATION.cff", "LICENSES.py", "license"):
+        kit.write(name, "x")
+    kit.path("COPYING").symlink_to("/etc/passwd")
+    found = {Path(name).name for name in members(kit.released()) if name.count("/") == 1}
+    made = {"kbench.toml", "README.md"}
+    assert found == made | {"LICENSE", "LICENSE-MIT", "NOTICE.txt", "CITATION.cff"}
+
+
 # Harbor's dataset.toml.
 
 
@@ -574,12 +599,24 @@ def test_a_file_that_changes_meanwhile_stops_the_release(
     assert list(kit.path("dist").iterdir()) == []
 
 
+def test_an_interrupted_release_leaves_nothing(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(release_step, "lock_bytes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kit.release()
+    assert list(kit.path("dist").iterdir()) == []
+
+
+# Too small for the documents, for the tarball, and for the lock after it.
+@pytest.mark.parametrize("size", ["8k", "300k", "608k"])
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
-def test_a_full_disk_leaves_nothing_half_written(kit: Kit) -> None:
+def test_a_full_disk_leaves_nothing_half_written(kit: Kit, size: str) -> None:
     kit.write(f"tasks/{ADDER}/environment/big.bin", os.urandom(600_000))
     dist = kit.path("dist")
     dist.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(dist)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(dist)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("no tmpfs can be mounted here")
     try:

@@ -9,7 +9,9 @@ Leaves to others the order of work, and what the reports' `inputs` must be: the 
 """
 
 import os
+import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -57,7 +59,9 @@ STEP = "release"
 SUBJECT = "@dataset"
 
 _DATASET_TOML = f"{TASKS}/{harbor_dataset.NAME}"
-_LEGAL = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "AUTHORS", "CITATION")
+_ALONE = re.compile(
+    rf"{re.escape(CONFIG)}|(?:LICEN[CS]E|COPYING|NOTICE|AUTHORS|CITATION)(?:[.-][\w.-]*)?"
+)
 _FOLDERS = (BASES, "schemas", TASKS)
 
 
@@ -201,8 +205,8 @@ def _files(root: Path) -> Iterator[FileEntry]:
                         mode=entry.mode, path=path, digest=entry.digest, size=entry.size
                     )
     for file in root.iterdir():
-        is_legal = file.name.upper().startswith(_LEGAL) and not ignored(file.name)
-        if file.is_file() and (file.name == CONFIG or is_legal):
+        is_wanted = _ALONE.fullmatch(file.name) and not ignored(file.name)
+        if is_wanted and file.is_file() and not file.is_symlink():
             sums = releases.sums_of(file)
             yield FileEntry(mode="100644", path=file.name, digest=sums.blake3, size=sums.size)
 
@@ -252,6 +256,10 @@ def _dataset_toml_problems(
             'Name each task: [task] name = "organisation/name".',
         )
         return
+    for name, number in Counter(facts.harbor_name for facts in about.values()).items():
+        if number > 1:
+            text = f"{number} tasks have the [task] name {name}, which Harbor tells them apart by"
+            yield release_gate.finding("release/harbor-name", TASKS, text, "Name each differently.")
     try:
         _dataset_toml(dataset, template, about, dict.fromkeys(about, ""), _beside(files))
     except harbor_dataset.DatasetTomlError as error:

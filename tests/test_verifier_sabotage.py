@@ -44,6 +44,9 @@ def forge(place="app/build/test-results/test/TEST-CalcTest.xml"):
     Path(place).write_text({FORGED!r}, encoding="utf-8")
 """
 
+# So that the verifier must go to the repository for what the base holds.
+EDITS = "echo 'TESTS = []' > app/src/test/CalcTest.py; echo > build.py; "
+
 # What an agent does that must change nothing: bash, run in the checkout before the verifier.
 TRICKS = {
     "nothing": "",
@@ -93,14 +96,16 @@ TRICKS = {
         " git update-index --assume-unchanged core/src/test/WordsTest.py;"
         " echo 'TESTS = []' > app/src/test/CalcTest.py"
     ),
-    "empties the index": "rm .git/index; echo junk > .git/index",
-    "plants attributes": (
+    "empties the index": EDITS + "rm .git/index; echo junk > .git/index",
+    "plants attributes": EDITS
+    + (
         "echo '* text eol=crlf filter=evil' > .gitattributes; mkdir -p .git/info;"
         " echo '* filter=evil -diff' > .git/info/attributes;"
         " git config filter.evil.smudge 'touch /tmp/ran; cat'; "
         " git config filter.evil.clean 'touch /tmp/ran; cat'"
     ),
-    "plants configuration": (
+    "plants configuration": EDITS
+    + (
         "printf '#!/bin/sh\\ntouch /tmp/ran\\n' > /tmp/evil; chmod +x /tmp/evil;"
         " git config core.fsmonitor /tmp/evil; git config core.pager /tmp/evil;"
         " git config apply.whitespace error-all; git config core.autocrlf true;"
@@ -108,13 +113,15 @@ TRICKS = {
         " git config extensions.partialClone origin; git config remote.origin.url /nonexistent;"
         " git config core.sshCommand /tmp/evil; git config uploadpack.packObjectsHook /tmp/evil"
     ),
-    "breaks the configuration": "echo '[[[' > .git/config",
-    "plants hooks": (
+    "breaks the configuration": EDITS + "echo '[[[' > .git/config",
+    "plants hooks": EDITS
+    + (
         "for hook in post-checkout pre-commit post-index-change reference-transaction; do"
         " printf '#!/bin/sh\\ntouch /tmp/ran\\n' > .git/hooks/$hook;"
         " chmod +x .git/hooks/$hook; done"
     ),
-    "replaces the tests' objects": (
+    "replaces the tests' objects": EDITS
+    + (
         "id=$(echo 'TESTS = []' | git hash-object -w --stdin);"
         " git replace $(git rev-parse HEAD:app/src/test/CalcTest.py) $id"
     ),
@@ -124,9 +131,8 @@ TRICKS = {
         " chmod u+w .git/objects/${id:0:2}/${id:2};"
         " cp .git/objects/${other:0:2}/${other:2} .git/objects/${id:0:2}/${id:2}"
     ),
-    "plants a repository above": (
-        "git init -q /tmp; git init -q /; git -C / config core.fsmonitor /nonexistent"
-    ),
+    "plants a repository above": EDITS
+    + ("git init -q /tmp; git init -q /; git -C / config core.fsmonitor /nonexistent"),
     "leaves a git folder in a subfolder": "git init -q app; git init -q core/src/test",
     "plants stale reports": (
         f"mkdir -p {{app,core,x}}/build/test-results/test; cat > /tmp/f <<'END'\n{FORGED}\nEND\n"
@@ -372,9 +378,13 @@ def test_a_hostile_environment_is_dropped(box: Box) -> None:
         "TMPDIR": "/evil/none",
     }
     box.solve()
+    words = "python3 build.py; echo; tr '\\0' '\\n' < /proc/$PPID/environ"
+    box.edit_data(command=["bash", "-c", words])
     done = box.run("bash", "/tests/test.sh", env=hostile)
     graded = box.graded(done.returncode, done.stdout.decode())
     assert graded.reward == "1", graded.output
+    assert "LANG=C.UTF-8" in graded.output
+    assert "evil" not in graded.output.partition("building")[2]
     assert not (box.root / "tmp" / "evil-ran").exists()
 
 
@@ -419,6 +429,16 @@ def test_a_missing_repository_is_a_named_error(box: Box) -> None:
     graded = box.grade("rm -rf .git app/src/test")
     assert (graded.reward, graded.report["outcome"]) == ("0", "verifier-error")
     assert graded.kinds == {"restore"}
+
+
+def test_a_damaged_object_is_not_believed(box: Box) -> None:
+    """What git says of the base's content is hashed again."""
+    box.solve()
+    before = TRICKS["corrupts the tests' objects"]
+    graded = box.grade(f"{before}; echo 'TESTS = []' > core/src/test/WordsTest.py")
+    assert (graded.reward, graded.report["outcome"]) == ("0", "verifier-error")
+    assert graded.kinds == {"restore"}
+    assert "core/src/test/WordsTest.py" in graded.report["errors"][0]["message"]
 
 
 def test_a_missing_checkout_is_a_named_error(box: Box) -> None:
@@ -552,6 +572,27 @@ def test_modes_binary_files_and_deletions_of_the_hidden_patch_arrive(box: Box) -
     blob = bytes(range(256)) * 3
     assert (box.checkout / "core/src/test/bytes.bin").read_bytes() == blob
     assert not (box.checkout / "core/src/test/old.txt").exists()
+
+
+def test_line_ends_are_those_of_a_checkout(box: Box) -> None:
+    """Marked files have CRLF, as git would write them; what has them already isn't touched."""
+    data = box.data()
+    data["hidden"]["core/src/test/NewTest.py"]["after"] += " crlf"
+    for path in ("build.py", "core/src/test/WordsTest.py"):
+        blob = git(box.checkout, "rev-parse", f"HEAD:{path}").decode().strip()
+        data["protected"]["files"][path] = f"100644 {blob} crlf"
+    data["hidden"]["core/src/test/WordsTest.py"]["after"] += " crlf"
+    box.edit_data(**data)
+    box.solve()
+    build = (box.checkout / "build.py").read_bytes().replace(b"\n", b"\r\n")
+    (box.checkout / "build.py").write_bytes(build)
+    before = (box.checkout / "build.py").stat().st_mtime_ns
+    assert box.grade().reward == "1"
+    assert (box.checkout / "build.py").stat().st_mtime_ns == before
+    assert b"TESTS = [\r\n" in (box.checkout / "core/src/test/WordsTest.py").read_bytes()
+    (box.checkout / "build.py").write_bytes(build.replace(b"\r\n", b"\n", 1))
+    assert box.grade().reward == "1"
+    assert (box.checkout / "build.py").read_bytes() == build
 
 
 def test_reports_of_many_modules_are_kept_apart(box: Box) -> None:

@@ -205,6 +205,32 @@ def test_a_copied_file_is_found(root: Path) -> None:
     assert [f.rule for f in one(root).findings] == ["verifier/copied-from"]
 
 
+def test_files_with_crlf_in_a_checkout_are_marked(root: Path) -> None:
+    """By the attributes of the base; of a file that is only taken for text the content decides."""
+    up = root / "up"
+    rules = "* text=auto eol=crlf\n*.kt text eol=crlf\n*.lf eol=lf\n*.raw -text\n"
+    (up / ".gitattributes").write_text(rules)
+    tests = up / "src/test"
+    (tests / "a.auto").write_text("x\n")
+    (tests / "b.auto").write_bytes(b"\0\n")
+    (tests / "c.lf").write_text("x\n")
+    (tests / "d.raw").write_bytes(b"x\r\n")
+    git(up, "add", "--all")
+    git(up, "commit", "--quiet", "--message=Ends")
+    write(root, base_commit=git(up, "rev-parse", "HEAD").decode().strip())
+    assert one(root).findings == ()
+    marked = {p for p, blob in data(root)["protected"]["files"].items() if blob.endswith(" crlf")}
+    assert marked == {
+        "build.gradle",
+        "caf\u00e9/src/test/B.kt",
+        "src/test/Kept.kt",
+        "src/test/a.auto",
+    }
+    after = {path: sides["after"] for path, sides in data(root)["hidden"].items()}
+    assert after["src/test/NewTest.kt"].endswith(" crlf")
+    assert after["src/test/OldTest.kt"] is None
+
+
 def test_a_renamed_file_is_two_hidden_paths(root: Path) -> None:
     up = root / "up"
     git(up, "mv", "src/test/Kept.kt", "src/test/Moved.kt")

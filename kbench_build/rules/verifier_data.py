@@ -41,7 +41,10 @@ _KINDS = ("100644", "100755", _LINK)
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A path that a patch touches: "mode id" before and after, None where there is no file."""
+    """A path that a patch touches: "mode id" before and after, None where there is no file.
+
+    The id is followed by "crlf" where a checkout of the file has CRLF line ends.
+    """
 
     path: str
     before: str | None
@@ -63,13 +66,41 @@ def _side(mode: str, object_id: str) -> str | None:
     return None if mode == "000000" else f"{mode} {object_id}"
 
 
-def hidden_paths(changes: Iterable[Change]) -> dict[str, dict[str, str | None]]:
+def line_ends(attributes: bytes) -> tuple[frozenset[str], frozenset[str]]:
+    """From `git check-attr -z text eol`: paths with CRLF in a checkout; those that have it if text."""
+    fields = attributes.decode("utf-8", "surrogateescape").split("\0")[:-1]
+    said: dict[str, dict[str, str]] = {}
+    for path, attribute, value in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
+        said.setdefault(path, {})[attribute] = value
+    crlf = {path: a["text"] for path, a in said.items() if a["eol"] == "crlf"}
+    sure = frozenset(path for path, text in crlf.items() if text not in ("unset", "auto"))
+    return sure, frozenset(path for path, text in crlf.items() if text == "auto")
+
+
+def stored_as_text(listing: bytes) -> frozenset[str]:
+    """From `git ls-files --eol -z`: paths whose stored content is text with LF throughout."""
+    lines = listing.decode("utf-8", "surrogateescape").split("\0")[:-1]
+    return frozenset(line.partition("\t")[2] for line in lines if line.startswith("i/lf "))
+
+
+def hidden_paths(
+    changes: Iterable[Change], crlf: frozenset[str]
+) -> dict[str, dict[str, str | None]]:
     """verify.json's `hidden`: every path that the hidden patch touches, both sides."""
-    return {c.path: {"base": c.before, "after": c.after} for c in changes}
+    return {
+        c.path: {"base": c.before, "after": _with_ends(c.after, c.path in crlf)} for c in changes
+    }
+
+
+def _with_ends(side: str | None, crlf: bool) -> str | None:
+    return f"{side} crlf" if side and crlf and not side.startswith(_LINK) else side
 
 
 def protected_files(
-    tree: Mapping[str, tuple[str, str]], data: Mapping[str, Any], hidden: Iterable[str]
+    tree: Mapping[str, tuple[str, str]],
+    data: Mapping[str, Any],
+    hidden: Iterable[str],
+    crlf: frozenset[str],
 ) -> dict[str, str]:
     """verify.json's `protected.files`: what its globs match at the base, hidden paths left out.
 
@@ -82,7 +113,8 @@ def protected_files(
         leads = tree[path][0] == _LINK and (chosen.could_hold(path) or reports.could_hold(path))
         return tree[path][0] in _KINDS and (leads or chosen.matches(path))
 
-    return {path: " ".join(tree[path]) for path in tree.keys() - set(hidden) if taken(path)}
+    files = {path for path in tree.keys() - set(hidden) if taken(path)}
+    return {path: _with_ends(" ".join(tree[path]), path in crlf) or "" for path in files}
 
 
 def _globs(data: Mapping[str, Any]) -> list[str]:

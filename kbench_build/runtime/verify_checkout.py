@@ -63,14 +63,15 @@ class VerifierError(Exception):
 
 # --- The data beside the verifier ---------------------------------------------------------------
 
-_BLOB = re.compile(r"(100644|100755|120000) ([0-9a-f]{40}|[0-9a-f]{64})")
+_BLOB = re.compile(r"(100644|100755|120000) ([0-9a-f]{40}|[0-9a-f]{64})( crlf)?")
 
 
 class Blob(NamedTuple):
-    """A file as git has it: mode and blob id."""
+    """A file as git has it: mode and blob id; whether a checkout of it has CRLF line ends."""
 
     mode: str
     id: str
+    crlf: bool = False
 
 
 class Hidden(NamedTuple):
@@ -187,7 +188,7 @@ def _blob(where: str, text: object) -> Blob | None:
         return None
     match = _BLOB.fullmatch(text) if isinstance(text, str) else None
     check(where, match is not None, "must be null or '<mode> <blob id>'")
-    return Blob(match.group(1), match.group(2)) if match else None
+    return Blob(match.group(1), match.group(2), bool(match.group(3))) if match else None
 
 
 def is_safe_path(path: str) -> bool:
@@ -570,6 +571,19 @@ def is_blob(found: tuple[str, bytes] | None, blob: Blob | None) -> bool:
     return found[0] == blob.mode and blob_id(found[1], blob.id) == blob.id
 
 
+def is_checked_out(found: tuple[str, bytes] | None, blob: Blob | None) -> bool:
+    """Whether what was read is what a checkout of the blob has: its line ends are the base's."""
+    if found is None or blob is None or not blob.crlf:
+        return is_blob(found, blob)
+    stored = found[1].replace(b"\r\n", b"\n")
+    return checked_out(stored, blob) == found[1] and is_blob((found[0], stored), blob)
+
+
+def checked_out(content: bytes, blob: Blob) -> bytes:
+    """The content of the blob as a checkout has it."""
+    return content.replace(b"\n", b"\r\n") if blob.crlf else content
+
+
 # --- git, without the checkout's configuration --------------------------------------------------
 
 
@@ -820,8 +834,8 @@ def place_tests(checkout: Checkout, git: Git, spec: Spec, patch: bytes) -> None:
         if blob is None:
             checkout.remove(path)
     for path, blob in wanted.items():
-        if blob is not None and not is_blob(checkout.read(path), blob):
-            checkout.write(path, blob.mode, contents[path])
+        if blob is not None and not is_checked_out(checkout.read(path), blob):
+            checkout.write(path, blob.mode, checked_out(contents[path], blob))
     for path in clear(checkout, Globs(spec.protected_globs), _present(wanted)):
         say(f"removed what isn't part of the tests: {path[:200]!r}")
     wrong = changed_tests(checkout, spec)
@@ -835,7 +849,7 @@ def _present(wanted: Mapping[str, Blob | None]) -> set[str]:
 
 def changed_tests(checkout: Checkout, spec: Spec) -> list[str]:
     """Hidden and protected paths that are not what they must be."""
-    return sorted(p for p, b in spec.wanted().items() if not is_blob(checkout.read(p), b))
+    return sorted(p for p, b in spec.wanted().items() if not is_checked_out(checkout.read(p), b))
 
 
 def hidden_contents(checkout: Checkout, git: Git, spec: Spec, patch: bytes) -> dict[str, bytes]:
@@ -870,7 +884,7 @@ def _base_contents(checkout: Checkout, git: Git, blobs: Mapping[str, Blob]) -> d
     absent: dict[str, Blob] = {}
     for path, blob in blobs.items():
         here = checkout.read(path)
-        if here is not None and blob_id(here[1], blob.id) == blob.id:
+        if here is not None and is_blob((blob.mode, here[1]), blob):
             found[path] = here[1]
         else:
             absent[path] = blob
@@ -887,7 +901,8 @@ def clear(checkout: Checkout, globs: Globs, kept: set[str]) -> list[str]:
     gone = []
     for path, info in list(checkout.walk()):
         link = stat.S_ISLNK(info.st_mode)
-        if path not in kept and (globs.matches(path) or (link and globs.could_hold(path))):
+        leads = link and os.path.isdir(os.path.join(checkout.root, path)) and globs.could_hold(path)
+        if path not in kept and (leads or globs.matches(path)):
             checkout.remove(path)
             gone.append(path)
     return gone
@@ -1051,6 +1066,7 @@ def main(arguments: Sequence[str]) -> int:
     tests, folder = arguments
     logs = Logs(folder)
     open_streams()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.umask(0o022)
     close_to_tracers()
     try:

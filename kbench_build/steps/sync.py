@@ -71,6 +71,18 @@ class Upstreams:
                 raise KbenchError(f"{place}: doesn't apply to {commit}: {said}") from error
         return verifier_data.parse_raw(self.store.git(*_RAW, commit, index=index).stdout)
 
+    def ends_in_crlf(self, paths: Iterable[str]) -> frozenset[str]:
+        """The paths whose checkout has CRLF, by the .gitattributes of the last `changes`."""
+        asked = b"".join(p.encode("utf-8", "surrogateescape") + b"\0" for p in paths)
+        options = ("--cached", "-z", "--stdin", "text", "eol")
+        index = self.store.folder / "sync-index"
+        said = self.store.git("check-attr", *options, stdin=asked, index=index).stdout
+        sure, if_text = verifier_data.line_ends(said)
+        if not if_text:
+            return sure
+        listing = self.store.git("ls-files", "--cached", "--eol", "-z", index=index).stdout
+        return sure | if_text & verifier_data.stored_as_text(listing)
+
 
 def _objects(repository: Path) -> Path:
     """The folder of a repository's objects. Raises `KbenchError`."""
@@ -120,8 +132,9 @@ def _filled(
     patch = _read(folder / "tests" / "test.patch")
     changes = upstreams.changes(base, patch, folder.name)
     tree = {p: entry for p, entry in upstreams.store.tree(base).items() if entry[0] != "040000"}
-    hidden = verifier_data.hidden_paths(changes)
-    files = verifier_data.protected_files(tree, data, hidden)
+    crlf = upstreams.ends_in_crlf([*tree, *(change.path for change in changes)])
+    hidden = verifier_data.hidden_paths(changes, crlf)
+    files = verifier_data.protected_files(tree, data, hidden, crlf)
     gold = parse_patch(_read(folder / "solution" / "fix.patch")).paths
     found = verifier_data.findings(
         folder.name, data, hidden=parse_patch(patch), changes=changes, fix=gold, tree=tree

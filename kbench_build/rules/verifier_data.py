@@ -67,7 +67,7 @@ def _side(mode: str, object_id: str) -> str | None:
 
 
 def line_ends(attributes: bytes) -> tuple[frozenset[str], frozenset[str]]:
-    """From `git check-attr -z text eol`: paths with CRLF in a checkout; those that have it if text."""
+    """From `git check-attr -z text eol`: paths with CRLF in a checkout; paths with it if text."""
     fields = attributes.decode("utf-8", "surrogateescape").split("\0")[:-1]
     said: dict[str, dict[str, str]] = {}
     for path, attribute, value in zip(fields[::3], fields[1::3], fields[2::3], strict=True):

@@ -300,6 +300,21 @@ def test_a_version_that_doesnt_move_when_content_does_is_refused(kit: Kit) -> No
     assert "1.2.1" in found.mend
 
 
+def test_a_version_must_come_after_the_newest_even_with_the_same_content(kit: Kit) -> None:
+    kit.released()
+    kit.configure("0.9.0")
+    message = one(kit.refusals(), "release/version-behind").message
+    assert message == "there is already release 1.0.0, but version 0.9.0 doesn't come after it"
+
+
+def test_the_same_release_can_be_made_anew_elsewhere(kit: Kit, tmp_path: Path) -> None:
+    folder = kit.released().rename(tmp_path / "kept")
+    again = kit.released(previous=folder)
+    assert (again / "demo-1.0.0.tar.zst").read_bytes() == (
+        folder / "demo-1.0.0.tar.zst"
+    ).read_bytes()
+
+
 def test_a_version_that_is_none_is_refused(kit: Kit) -> None:
     kit.configure("next")
     assert "'next' is no version" in one(kit.refusals(), "release/version").message

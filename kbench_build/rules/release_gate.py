@@ -90,14 +90,17 @@ def unusable_files(files: Iterable[FileEntry]) -> Iterator[Finding]:
 def not_moved(
     version: Version, content: str, newest: Version | None, newest_content: str
 ) -> Iterator[Finding]:
-    """A version that isn't later than the newest release, though its content is another."""
-    if newest is None or version.is_later_than(newest) or content == newest_content:
+    """A version that isn't later than the newest release. The same one again may be made anew."""
+    if newest is None or version.is_later_than(newest):
         return
+    is_same_again = content == newest_content and not newest.is_later_than(version)
+    if is_same_again:
+        return
+    changed = "the content changed since" if content != newest_content else "there is already"
     yield finding(
         "release/version-behind",
         CONFIG,
-        f"the content changed since release {newest.text}, but version {version.text} "
-        "doesn't come after it",
+        f"{changed} release {newest.text}, but version {version.text} doesn't come after it",
         f"Set [dataset] version to at least {least_version(newest, 'patch')}.",
     )
 

@@ -258,7 +258,24 @@ def test_a_tarball_that_unpacks_without_end_is_stopped(folder: Path) -> None:
     assert any("unpacks to more bytes" in f.message for f in found)
 
 
+@pytest.mark.parametrize("key", ["tar", "blake3", "sha256", "size"])
+def test_a_tarball_that_isnt_the_locks_is_caught_by_any_of_its_digests(
+    folder: Path, key: str
+) -> None:
+    found = with_lock(
+        folder, lambda v: v["archive"].update({key: 7 if key == "size" else "0" * 64})
+    )
+    assert {(f.rule, f.file) for f in found} == {("verify/archive", TARBALL)}
+
+
 # The lock.
+
+
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "changes.json"])
+def test_a_document_changed_together_with_its_checksums_is_caught(folder: Path, name: str) -> None:
+    rewrite(folder / name, (folder / name).read_bytes() + b" ")
+    rewrite_lock(folder, json.loads((folder / "lock.json").read_bytes()))
+    assert [(f.rule, f.file) for f in failed(verify(folder))] == [("verify/document", name)]
 
 
 def with_lock(folder: Path, change: Callable[[Any], object]) -> list[Finding]:

@@ -27,6 +27,7 @@ FILES: Mapping[str, str] = {
     "tests/test.sh": "exit 0\n",
     "tests/build.log": "maybe ignored\n",
     "tests/deep/keep.log": "maybe kept\n",
+    "tests/deep/other.log": "kept by no rule\n",
     "solution/solve.sh": "true\n",
     "steps/one/tests/test.sh": "exit 1\n",
     "steps/one/instruction.md": "first\n",
@@ -35,7 +36,7 @@ LINKS = {"tests/link.sh": "test.sh", "tests/folder": "deep", "tests/gone": "nowh
 
 # As computed by Harbor 0.26.0's Packager.compute_content_hash.
 RECORDED = {
-    "plain": "sha256:ad309e1d402ca4c70dd363a5099870fc8237d64f11b85283c04a64ccdf3f82cb",
+    "plain": "sha256:7017ec71abe0e3b523863efcc843c01104fdb33ffe1c2c0f5436b45fe78c08d3",
     "gitignore": "sha256:f19ef6abba7af42f93a699c68cee469e7dacc411eeb9244ae27ed5fd852ff89f",
     "harborignore": "sha256:659b6d31f7322f61166b630164e525b0371b65c229bdc138a77e3552cbbae1fb",
 }

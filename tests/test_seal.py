@@ -1,6 +1,7 @@
 """The proof of a seal: every route is closed by the script and found when planted afterwards."""
 
 import dataclasses
+import hashlib
 import io
 import shutil
 import tarfile
@@ -305,6 +306,39 @@ def test_an_index_without_a_file_of_the_base_is_a_finding(site: Site, tmp_path: 
     report = prove(site, tmp_path)
     assert rules(report) == {"seal.index"}
     assert "lacks 'README' as the base has it" in said(report)
+
+
+def test_a_tree_of_the_fix_in_the_indexs_cache_is_a_finding(site: Site, tmp_path: Path) -> None:
+    site.git("read-tree", "HEAD")
+    own = site.git("rev-parse", "HEAD^{tree}")
+    foreign = git(site.upstream.folder, "rev-parse", f"{site.fix}^{{tree}}")
+    body = (site.dot_git / "index").read_bytes()[:-20]
+    changed = body.replace(bytes.fromhex(own), bytes.fromhex(foreign))
+    assert changed != body
+    (site.dot_git / "index").write_bytes(changed + hashlib.sha1(changed).digest())
+    assert f"remembers tree {foreign}" in said(prove(site, tmp_path))
+
+
+def test_an_id_of_the_fix_is_found_in_every_spelling(site: Site, tmp_path: Path) -> None:
+    blob = site.git("hash-object", "-w", "--stdin", stdin=b"fun parse() = 42\n")
+    site.write(f"kept/{site.fix}", "")
+    site.write("shouted", f"see {site.fix.upper()}.")
+    site.write("short", f"({site.fix[:7]})")
+    site.write("too-short", site.fix[:6])
+    site.write("described", f"v1-1-g{site.fix[:9]}-dirty")
+    site.write("glued", f"fade{site.fix}fade")
+    (site.dot_git / "bytes").write_bytes(b"graph\0\1" + bytes.fromhex(site.fix) + b"\2")
+    report = prove(site, tmp_path)
+    hits = {f["where"]: f["message"] for f in report.data["findings"] if f["rule"] == "seal.fix-id"}
+    assert hits == {
+        f".git/objects/{blob[:2]}/{blob[2:]}": "its name is an id of the fix",
+        f".git/kept/{site.fix}": "its name is an id of the fix",
+        ".git/shouted": f"holds {site.fix}, an id of the fix",
+        ".git/short": f"holds {site.fix[:7]}, an id of the fix",
+        ".git/described": f"holds {site.fix[:9]}, an id of the fix",
+        ".git/glued": f"holds {site.fix}, an id of the fix",
+        ".git/bytes": f"holds {site.fix}, an id of the fix",
+    }
 
 
 def test_two_branches_at_the_base_are_one_too_many(site: Site, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ _EMPTY = frozenset(
     for algorithm in ("sha1", "sha256")
     for kind in ("blob", "tree")
 )
-_HEX_RUN = re.compile(rb"(?<![0-9a-zA-Z])[0-9a-fA-F]{7,64}(?![0-9a-zA-Z])")
+_HEX_RUN = re.compile(rb"[0-9a-fA-F]{7,}")
 _BYTES_LIMIT = 4 << 20
 
 
@@ -82,7 +82,14 @@ class FixIds:
 
     def _in_text(self, data: bytes) -> set[str]:
         runs = {run.decode().lower() for run in _HEX_RUN.findall(data)}
-        return {run for run in runs if self._is_named(run)}
+        return {run for run in runs if self._is_named(run)} | self._in_runs(runs)
+
+    def _in_runs(self, runs: Iterable[str]) -> set[str]:
+        """Whole ids inside longer runs of digits."""
+        size = len(self._ordered[0]) if self._ordered else 0
+        longer = (run for run in runs if 0 < size < len(run))
+        windows = (run[at : at + size] for run in longer for at in range(len(run) - size + 1))
+        return {window for window in windows if window in self.whole}
 
     def _is_named(self, run: str) -> bool:
         if run in self.whole:

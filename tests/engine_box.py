@@ -17,6 +17,7 @@ from kbench_build.rim.engines import BuildSpec, tars
 from kbench_build.rim.engines.docker import DockerEngine
 
 LABEL = "dev.kbench.test"
+STAGE_LABEL = "dev.kbench.test.stage"
 NAMESPACE = f"kbench-test-{os.getpid()}"
 TINY = f"{NAMESPACE}/tiny:1"
 PROGRAMS = (
@@ -51,7 +52,7 @@ def spec(tmp_path: Path, dockerfile: str, **changes: object) -> BuildSpec:
         "context": {"Dockerfile": dockerfile.encode()},
         "dockerfile": "Dockerfile",
         "labels": {LABEL: NAMESPACE},
-        "stage_label": (LABEL, NAMESPACE),
+        "stage_label": (STAGE_LABEL, NAMESPACE),
         "timeout_sec": 120.0,
         "log": tmp_path / "build.log",
         **changes,

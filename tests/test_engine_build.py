@@ -18,7 +18,7 @@ IMAGE = f"{engine_box.NAMESPACE}/built:1"
 
 def _untagged() -> list[str]:
     listed = engine._api.client.images(
-        filters={"dangling": True, "label": f"{engine_box.LABEL}={engine_box.NAMESPACE}"}
+        filters={"dangling": True, "label": f"{engine_box.STAGE_LABEL}={engine_box.NAMESPACE}"}
     )
     return [image["Id"] for image in listed]
 
@@ -78,7 +78,7 @@ def _wait_until_no_build_runs() -> None:
 
 @pytest.mark.engine
 def test_stage_images_do_not_pile_up(tiny: str, tmp_path: Path) -> None:
-    label = f'LABEL {engine_box.LABEL}="{engine_box.NAMESPACE}"'
+    label = f'LABEL {engine_box.STAGE_LABEL}="{engine_box.NAMESPACE}"'
     for turn in range(3):
         text = (
             f"FROM {tiny} AS first\nRUN echo {turn} >/work/x\n{label}\n"

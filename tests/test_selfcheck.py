@@ -82,7 +82,8 @@ def test_the_verifier_sees_only_the_changed_files(tiny: str, tmp_path: Path) -> 
         "PREPARE",
         "[ -e /forged ] && kept=failed; [ -e /logs/verifier/x ] && kept=failed; "
         "[ -e /solution ] && kept=failed; "
-        "[ ! -e /kbench ] || { grep -q removed /kbench/changes/deleted || kept=failed; }",
+        "[ ! -e /kbench ] || { grep -q removed /kbench/changes/deleted || kept=failed; "
+        "! grep -q forged /kbench/changes/changes.tar || kept=failed; }",
     )
     root = _task(tmp_path, solve=solve)
     (root / "tasks/t/tests/test.sh").write_text(test)

@@ -267,6 +267,12 @@ def test_findings_about_the_dataset_are_refused_too(kit: Kit) -> None:
     assert one(kit.refusals(), "release/validate-failing").file == "."
 
 
+def test_a_dataset_without_tasks_is_refused(kit: Kit) -> None:
+    kit.remove_task(ADDER)
+    kit.remove_task(TEXT)
+    assert rules_of(kit.refusals()) == {"release/no-tasks"}
+
+
 def test_everything_is_refused_at_once(kit: Kit) -> None:
     kit.released()
     kit.write(f"tasks/{ADDER}/instruction.md", "Another text.\n")

@@ -63,6 +63,13 @@ def _problem(
     return f"release/{step}-failing", text, f"See `doit '{step}:{subject}'`, and mend the task."
 
 
+def nothing_to_release(tasks: Iterable[str]) -> Iterator[Finding]:
+    """A dataset without a task."""
+    if not tuple(tasks):
+        mend = "Add a task: a folder below tasks/ with a task.toml."
+        yield finding("release/no-tasks", "tasks", "there is no task to release", mend)
+
+
 def unusable_name(name: str) -> Iterator[Finding]:
     """Whether the dataset's name can't be the name of a folder and of a Harbor dataset."""
     if not _NAME.fullmatch(name) or ".." in name:

@@ -144,6 +144,7 @@ def release(
     earlier = _earlier(dataset, previous)
     changes = changes_between(earlier.previous, draft)
     findings = [
+        *release_gate.nothing_to_release(dataset.tasks),
         *release_gate.unusable_name(draft.name),
         *source.findings,
         *release_gate.unproved(

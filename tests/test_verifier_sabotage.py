@@ -408,7 +408,7 @@ def test_python3_missing_and_a_process_that_rewrites_the_reward(box: Box) -> Non
 def test_a_process_with_a_misleading_name_is_ended(box: Box) -> None:
     """The name stands in parentheses before the fields that tell a session."""
     (box.root / ".no-python3").touch()
-    script = "cp /usr/bin/bash '/tmp/) S 1 1 1 1'; setsid '/tmp/) S 1 1 1 1' -c 'while :; do"
+    script = "cp /usr/bin/bash '/tmp/) S 0 0 0 0'; setsid '/tmp/) S 0 0 0 0' -c 'while :; do"
     script += " echo 1 > /logs/verifier/reward.txt; done' >/dev/null 2>&1 & sleep 0.1"
     assert box.grade(script, after="sleep 0.3").reward == "0"
 
@@ -612,6 +612,11 @@ def test_the_output_that_the_runner_keeps_in_the_logs_survives(box: Box) -> None
     done = box.shell("bash /tests/test.sh > /logs/verifier/test-stdout.txt 2>&1")
     assert done.returncode == 0
     assert "unresolved" in (box.logs / "test-stdout.txt").read_text()
+
+
+def test_ignored_signals_that_are_handed_down_harm_nothing(box: Box) -> None:
+    box.solve()
+    assert box.grade("trap '' CHLD PIPE HUP INT TERM").reward == "1"
 
 
 def test_an_output_that_is_closed_harms_nothing(box: Box) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from kbench_build.rim.tree import scan_tree
 from kbench_build.rules import harbor
+from tests import harbor_kit
 from tests.release_kit import ADDER, TEXT, make_kit, read_lock
 
 # A task with what the rules of Harbor's digest are about: leftovers, odd names, links, other files.
@@ -126,15 +126,12 @@ print(json.dumps(answer))
 
 
 def ask_harbor(manifest: str, *tasks: Path) -> dict[str, object]:
-    python = os.environ.get("KBENCH_HARBOR_PYTHON", "")
-    if not python:
-        command = shutil.which("harbor")
-        python = Path(command).read_text(encoding="utf-8").splitlines()[0][2:] if command else ""
-    if not python:
-        pytest.skip("no Harbor here: name its Python in KBENCH_HARBOR_PYTHON")
     env = {**os.environ, "HARBOR_TELEMETRY": "off", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     done = subprocess.run(
-        [python, "-c", ASK, manifest, *map(str, tasks)], env=env, capture_output=True, check=True
+        [harbor_kit.python(), "-c", ASK, manifest, *map(str, tasks)],
+        env=env,
+        capture_output=True,
+        check=True,
     )
     answer: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return answer

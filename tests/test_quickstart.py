@@ -95,13 +95,13 @@ def test_no_layer_of_a_task_image_holds_history_past_its_base(
     assert first
     base = read_task_toml(clone, task)["metadata"]["source"]["base_commit"]
     repo = task.partition("_")[2].rpartition("-")[0]
-    store = tmp_path / "store"
-    git("init", "--quiet", "--bare", str(store))
-    git("-C", str(store), "fetch", "--quiet", str(next(clone.glob(f".kbench/inputs/{repo}/*.bundle"))),
-        "refs/*:refs/up/*")  # fmt: skip
-    reached = set(git("-C", str(store), "rev-list", "--objects", "--no-object-names", base).split())
-    everything = set(git("-C", str(store), "rev-list", "--objects", "--no-object-names",
-                         "--all").split())  # fmt: skip
+    bundle = next(clone.glob(f".kbench/inputs/{repo}/*.bundle"))
+    store = str(tmp_path / "store")
+    git("init", "--quiet", "--bare", store)
+    git("-C", store, "fetch", "--quiet", str(bundle), "refs/*:refs/up/*")
+    listing = ("-C", store, "rev-list", "--objects", "--no-object-names")
+    reached = set(git(*listing, base).split())
+    everything = set(git(*listing, "--all").split())
     assert len(everything) > len(reached) > 0
     held = objects_in_layers(f"kotlin-bench/task:{task}", tmp_path)
     assert held & reached

@@ -438,7 +438,7 @@ def test_a_fix_that_only_moves_a_file_makes_no_id_that_is_secret(
 def test_an_empty_file_is_no_secret(site: Site, tmp_path: Path) -> None:
     empty = (
         b"diff --git a/src/empty b/src/empty\nnew file mode 100644\n"
-        b"index 0000000000000000000000000000000000000000..e69de29bb2d1d6434b8b29ae775ad8c2e48c5391\n"
+        b"index " + b"0" * 40 + b"..e69de29bb2d1d6434b8b29ae775ad8c2e48c5391\n"
     )
     adding = dataclasses.replace(site.upstream, fix_patch=empty)
     (site.folder / "build").mkdir()

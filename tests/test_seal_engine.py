@@ -21,7 +21,7 @@ GIT = f"{engine_box.NAMESPACE}/git:1"
 IMAGE = f"{engine_box.NAMESPACE}/sealed:1"
 PROGRAMS = (
     "bash cat chown cmp comm cp cut dirname env find git grep head ls mkdir mktemp mv rm rmdir sed "
-    "sh sort stat tr wc"
+    "sh sort stat tr wc xargs"
 )
 
 

@@ -86,6 +86,13 @@ def test_where_nothing_compiles_the_base_says_what_passed(script: ModuleType) ->
     assert value["n2p_tests"] == ["n"]
 
 
+def test_a_module_that_does_not_compile_keeps_what_it_was_at_the_base(script: ModuleType) -> None:
+    base, fix = {"a": "passed", "b": "passed"}, {"a": "passed", "b": "passed", "n": "passed"}
+    value = script.expected(base, {"a": "passed"}, fix)
+    assert value["p2p_tests"] == ["a", "b"]
+    assert value["n2p_tests"] == ["n"]
+
+
 def test_what_fails_or_is_skipped_with_the_fix_is_in_no_list(script: ModuleType) -> None:
     value = script.expected({}, {"a": "passed", "b": "failed"}, {"a": "failed", "b": "skipped"})
     assert not any(value[f"{kind}_tests"] for kind in ("f2p", "p2p", "s2p", "n2p"))

@@ -2,10 +2,8 @@
 
 Writing promises: POSIX (PAX) tar, so that every name fits; regular files and links only, in the
 order in which they are added; owner and group 0 without names, modes 0644 and 0755, one fixed time.
-zstd level 10 with a 128 MiB window and long-distance matching, in jobs of a fixed size: the output
-is the same for every number of threads from one up (the call without threads, which compresses
-otherwise, is never made), but may differ between versions of zstd, so the tar stream has a digest
-of its own. Files are streamed; memory depends on the window, not on the data.
+Compressed (`rim/compress.py`) to the same bytes with every number of threads; other versions of
+zstd may compress otherwise, so the tar stream has a digest of its own. Files are streamed.
 
 Reading promises: one pass, nothing is extracted. Only what this module would write is accepted: a
 member that leaves its folder, a link that leads out of it, a device, a folder entry, an unknown
@@ -16,6 +14,7 @@ Which files enter, and what the digests must be, is left to the steps.
 
 import hashlib
 import os
+import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,20 +26,17 @@ import zstandard
 from blake3 import blake3
 
 from kbench_build.errors import KbenchError
+from kbench_build.rim import compress
+from kbench_build.rim.process import ProcessError, feed
 from kbench_build.rim.tree import Mode
 
 FORMAT = "pax"
-COMPRESSION = "zstd level 10, window_log 27, hash_log 21, long-distance matching, 4 MiB jobs"
+COMPRESSION = compress.DESCRIPTION
 ZSTD_VERSION = ".".join(map(str, zstandard.ZSTD_VERSION))
 
 # 1 February 1980: in every time zone after 1 January 1980, the first day that zip can say.
 MEMBER_TIME = 318_211_200
 
-_LEVEL = 10
-_WINDOW_LOG = 27
-# Half the level's own size: 20 MB and a fifth of the time less, for 0.4 % more output.
-_HASH_LOG = 21
-_JOB_BYTES = 4 << 20
 _BLOCK = 512
 _RECORD = 10_240
 _CHUNK = 1 << 20
@@ -77,23 +73,27 @@ class Stream:
     size: int
 
 
-class ArchiveWriter:
-    """Writes one tarball to an open file, member by member. `finish` ends it."""
+@contextmanager
+def compressed(file: IO[bytes], *, threads: int = 2) -> Iterator[IO[bytes]]:
+    """A stream whose bytes end up in an open file, compressed. The file is left open.
 
-    def __init__(self, file: IO[bytes], *, threads: int = 2) -> None:
-        """`threads` (at least 1) changes the speed, never the bytes."""
-        parameters = zstandard.ZstdCompressionParameters.from_level(
-            _LEVEL,
-            window_log=_WINDOW_LOG,
-            hash_log=_HASH_LOG,
-            enable_ldm=True,
-            job_size=_JOB_BYTES,
-            threads=max(1, threads),
-            write_checksum=True,
-        )
-        compressor = zstandard.ZstdCompressor(compression_params=parameters)
-        self._name = file.name
-        self._out = compressor.stream_writer(file, closefd=False)
+    `threads` changes the speed, never the bytes. A full disk is a `KbenchError` with the file.
+    """
+    program = [sys.executable, "-I", str(Path(compress.__file__)), str(threads)]
+    try:
+        with feed(program, stdout=file) as stream:
+            yield stream
+    except ProcessError as error:
+        said = error.stderr.decode("utf-8", "replace").strip() or str(error)
+        raise KbenchError(f"{file.name}: can't be written: {said}") from error
+
+
+class ArchiveWriter:
+    """Writes one tar archive to a stream, member by member. `finish` ends it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        """`stream` is what `compressed` gives, or any other that can be written to."""
+        self._out = stream
         self._hash = blake3()
         self._size = 0
 
@@ -104,6 +104,8 @@ class ArchiveWriter:
                 return self.add_data(name, os.fsencode(path.readlink()), mode)
             with path.open("rb", buffering=0) as file:
                 return self._stream_file(name, file, mode, path)
+        except BrokenPipeError:
+            raise  # the stream that is written to, not the file that is read
         except OSError as error:
             raise KbenchError(f"{path}: can't be read: {error.strerror}") from error
 
@@ -123,11 +125,9 @@ class ArchiveWriter:
         )
 
     def finish(self) -> Stream:
-        """Write the end of the archive. The file is left open."""
+        """Write the end of the archive. The stream is left open."""
         end = 2 * _BLOCK
         self._write(bytes(end + -(self._size + end) % _RECORD))
-        with self._naming_the_tarball():
-            self._out.close()  # type: ignore[no-untyped-call]
         return Stream(blake3=self._hash.hexdigest(), size=self._size)
 
     def _stream_file(self, name: str, file: IO[bytes], mode: Mode, path: Path) -> Member:
@@ -155,15 +155,7 @@ class ArchiveWriter:
     def _write(self, data: bytes) -> None:
         self._hash.update(data)
         self._size += len(data)
-        with self._naming_the_tarball():
-            self._out.write(data)
-
-    @contextmanager
-    def _naming_the_tarball(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise KbenchError(f"{self._name}: can't be written: {error.strerror}") from error
+        self._out.write(data)
 
 
 def _header(name: str, mode: Mode, size: int, link: str = "") -> bytes:
@@ -193,7 +185,7 @@ def read_archive(
     """
     try:
         with path.open("rb") as file:
-            decompressor = zstandard.ZstdDecompressor(max_window_size=1 << _WINDOW_LOG)
+            decompressor = zstandard.ZstdDecompressor(max_window_size=1 << compress.WINDOW_LOG)
             reader = decompressor.stream_reader(file, read_across_frames=True)
             yield from _Reader(reader, path.name, keep, most_bytes).members()
     except zstandard.ZstdError as error:

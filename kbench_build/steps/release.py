@@ -504,8 +504,8 @@ def _pack(
     dataset: Dataset, source: _Source, tarball: Path, *, top: str, readme: bytes, threads: int
 ) -> _Packed:
     """Write the tarball: the dataset's files sorted by path, then those that the release makes."""
-    with releases.open_new(tarball) as file:
-        packer = _Packer(archive.ArchiveWriter(file, threads=threads), dataset.root, top)
+    with releases.open_new(tarball) as file, archive.compressed(file, threads=threads) as stream:
+        packer = _Packer(archive.ArchiveWriter(stream), dataset.root, top)
         for task, files in groupby(source.files, key=_task_of):
             packer.add(task, list(files))
         packer.add_made(releases.CARD, readme)

@@ -204,12 +204,13 @@ def test_what_is_written_fits_its_schema(kit: Kit, name: str) -> None:
 
 def test_suppressed_findings_go_into_the_lock_with_their_reasons(kit: Kit) -> None:
     kept = Finding(rule="x/y", severity="error", file=f"tasks/{ADDER}", message="m", mend="n")
-    data = {"suppressed": [{**findings.to_json(kept), "reason": "upstream is like that"}]}
+    data = {"suppressed": [{**findings.to_json(kept), "reason": "upstream is like that"}] * 3}
     kit.change_report("validate", ADDER, data=data)
     folder = kit.released()
-    (suppressed,) = read_lock(folder).suppressed
+    suppressed, _, _ = read_lock(folder).suppressed
     assert (suppressed.rule, suppressed.reason) == ("x/y", "upstream is like that")
-    assert "upstream is like that" in (folder / "README.md").read_text(encoding="utf-8")
+    row = f"| x/y | 3 | tasks/{ADDER} | upstream is like that |"
+    assert row in (folder / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_tarball_and_the_card_dont_depend_on_earlier_releases(kit: Kit, tmp_path: Path) -> None:

@@ -126,10 +126,13 @@ def _suppressed(lock: Lock) -> Iterator[str]:
         return
     yield "## Findings that stand"
     yield ""
-    yield "| finding | where | reason |"
-    yield "|---|---|---|"
+    yield "| finding | times | the first in | reason |"
+    yield "|---|---:|---|---|"
+    places: dict[tuple[str, str], list[str]] = {}
     for item in lock.suppressed:
-        yield f"| {_cell(item.rule)} | {_cell(item.file)} | {_cell(item.reason)} |"
+        places.setdefault((item.rule, item.reason), []).append(item.file)
+    for (rule, reason), files in sorted(places.items()):
+        yield f"| {_cell(rule)} | {len(files)} | {_cell(files[0])} | {_cell(reason)} |"
     yield ""
 
 

@@ -2,4 +2,4 @@
 
 from kbench_build.graph import load
 
-globals().update(load(__file__))
+load(globals())

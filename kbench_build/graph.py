@@ -3,16 +3,18 @@
 The reports under `.kbench/` decide what is up to date; each is written as its unit of work ends, so
 a killed run loses at most the unit in flight. doit's own database only says what the user made it
 forget (`doit forget`), and a journal carries into it what a killed run couldn't save. The order of
-work lives in the `task_dep`s below and nowhere else.
+work lives in the `task_dep`s below and nowhere else; `_WAITS` says which steps they reach.
 """
 
 import contextlib
 import ctypes
 import gc
+import inspect
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -27,11 +29,23 @@ from kbench_build.model import Report
 from kbench_build.plan import DATASET, Plan
 from kbench_build.progress import Progress
 from kbench_build.rim.store import STATE, dataset_lock
+from kbench_build.selection import asked_of, reached
 
 Definition = dict[str, Any]
 
 # The steps that plain `doit` does; a release is made when it is asked for.
 _DEFAULT = ["validate", "build_bases", "build_images", "seal", "selfcheck"]
+# Which steps a step's subtasks may wait for: what nobody asked for isn't made (see `_wanted`).
+_WAITS = {
+    "base_inputs": ["validate"],
+    "build_bases": ["base_inputs", "validate"],
+    "validate": [],
+    "build_images": ["build_bases", "validate"],
+    "seal": ["build_images"],
+    "selfcheck": ["build_images"],
+    "release": ["validate", "seal", "selfcheck"],
+    "verify": [],
+}
 _REBUILD = {
     "name": "rebuild",
     "long": "rebuild",
@@ -48,25 +62,29 @@ _RUNS = {
 }
 
 
-def load(dodo_file: str) -> Mapping[str, Any]:
-    """What `dodo.py` must define: doit's configuration, and a creator for each step."""
+def load(namespace: dict[str, Any]) -> None:
+    """Define in `dodo.py` (its `globals()`) doit's configuration and a creator for each step."""
     # Tens of thousands of small objects that all live to the end: collecting them is a third of
     # the time of a run with nothing to do.
     gc.disable()
     try:
-        graph = Graph(Path(dodo_file).resolve().parent)
+        graph = Graph(Path(namespace["__file__"]).resolve().parent, namespace)
     except KbenchError as error:
         _leave(error)
-    creators = {name: getattr(graph, name) for name in dir(graph) if name.startswith("task_")}
-    return {"DOIT_CONFIG": graph.doit_config(), **creators}
+    creators = {f"task_{step}": getattr(graph, f"task_{step}") for step in _WAITS}
+    namespace.update({"DOIT_CONFIG": graph.doit_config(), **creators})
 
 
 class Graph:
     """The steps of a plan as doit tasks: what each waits for, and when it is up to date."""
 
-    def __init__(self, root: Path) -> None:
-        """Survey the dataset at `root`, and tell doit what a killed run left done."""
+    def __init__(self, root: Path, namespace: Mapping[str, Any]) -> None:
+        """Survey the dataset at `root`, and tell doit what a killed run left done.
+
+        `namespace` is that of `dodo.py`, which may come to hold more than the graph.
+        """
         self.plan = Plan(root)
+        self._namespace = namespace
         self._state = root / STATE
         self._journal = self._state / "journal"
         self._lock = contextlib.ExitStack()
@@ -134,7 +152,18 @@ class Graph:
         """Check the releases in dist/ against themselves."""
         return self._each("verify", lambda _: [])
 
+    @cached_property
+    def _wanted(self) -> frozenset[str]:
+        """The steps whose subtasks are made: all where `dodo.py` has creators of its own."""
+        asked = asked_of(sys.argv)
+        own = {name for name in self._namespace if name.startswith("task_")}
+        if asked is None or own != {f"task_{step}" for step in _WAITS}:
+            return frozenset(_WAITS)
+        return reached(asked, self._namespace["DOIT_CONFIG"]["default_tasks"], _WAITS)
+
     def _each(self, step: str, waits: Callable[[str], list[str]]) -> Iterator[Definition]:
+        if step not in self._wanted:
+            return
         for subject in self.plan.steps[step].subjects():
             # doit takes `a=b` for a variable; validation says that no id may be like that.
             if "=" not in subject:
@@ -144,7 +173,7 @@ class Graph:
         return {
             "actions": [(self._act, [step, subject])],
             "uptodate": [_Holds(self, step, subject)],
-            "targets": [str(self.plan.store.path(step, subject))],
+            "targets": [self.plan.store.place(step, subject)],
             "task_dep": waits,
             "clean": [(self._clean, [step, subject])],
         }
@@ -152,17 +181,20 @@ class Graph:
     def _base_waits(self, base: str) -> list[str]:
         plan = self.plan
         found = next(b for b in plan.survey.bases if b.name == base)
-        names = {recipe.image: recipe.subject for recipe in plan.recipes.values()}
         inputs = [f"base_inputs:{item.name}" for item in plan.serving(found)]
-        parents = [f"build_bases:{names[image]}" for image in plan.recipes[base].stands_on]
+        parents = [self._makers[image] for image in plan.recipes[base].stands_on]
         return [f"validate:{DATASET}", *inputs, *parents]
 
     def _image_waits(self, task: str) -> list[str]:
-        plan = self.plan
-        names = {recipe.image: recipe.subject for recipe in plan.recipes.values()}
-        stands_on = plan.recipe(task).stands_on
-        parents = [f"build_bases:{names[image]}" for image in stands_on if image in names]
+        stands_on = self.plan.recipe(task).stands_on
+        parents = [self._makers[image] for image in stands_on if image in self._makers]
         return [f"validate:{task}", *parents]
+
+    @cached_property
+    def _makers(self) -> Mapping[str, str]:
+        """The subtask that makes each base's image."""
+        recipes = self.plan.recipes.values()
+        return {recipe.image: f"build_bases:{recipe.subject}" for recipe in recipes}
 
     def _force(self, step: str, forced: bool) -> None:
         if forced:
@@ -234,6 +266,13 @@ class _Holds:
     """doit's question whether a subtask is up to date, as an object that says what it is."""
 
     __slots__ = ("_graph", "_step", "_subject")
+    # doit asks each object for its signature, which takes long to find out.
+    __signature__ = inspect.Signature(
+        [
+            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            for name in ("task", "values")
+        ]
+    )
 
     def __init__(self, graph: Graph, step: str, subject: str) -> None:
         self._graph = graph

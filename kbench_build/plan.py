@@ -69,6 +69,7 @@ class Plan:
         self._held: Mapping[str, HeldImage] | None = None
         self._image_ids: dict[str, str] = {}
         self._recipes: tuple[Mapping[str, str], Mapping[str, Recipe]] | None = None
+        self._task_recipes = _TaskRecipes(bases={})
         self.steps: Mapping[str, Step] = {
             "validate": Step(
                 subjects=lambda: [DATASET, *self.survey.tasks],
@@ -247,16 +248,25 @@ class Plan:
 
     def recipe(self, task: str) -> Recipe:
         """The recipe of a task's image."""
-        facts = self.survey.tasks[task]
-        namespace = self.config.namespace
-        return task_recipe(
-            namespace=namespace,
-            task=task,
-            images=facts.froms,
-            environment=facts.parts["environment"],
-            settings=facts.parts["settings"],
-            bases={recipe.image: recipe.digest for recipe in self.recipes.values()},
-        )
+        known = self._known_recipes()
+        if task not in known.made:
+            facts = self.survey.tasks[task]
+            known.made[task] = task_recipe(
+                namespace=self.config.namespace,
+                task=task,
+                images=facts.froms,
+                environment=facts.parts["environment"],
+                settings=facts.parts["settings"],
+                bases=known.digests,
+            )
+        return known.made[task]
+
+    def _known_recipes(self) -> "_TaskRecipes":
+        """The recipes that were asked for before, as long as those of the bases are the same."""
+        bases = self.recipes
+        if self._task_recipes.bases is not bases:
+            self._task_recipes = _TaskRecipes(bases=bases)
+        return self._task_recipes
 
     @cached_property
     def _surroundings(self) -> str:
@@ -298,7 +308,7 @@ class Plan:
         from kbench_build.steps.build_images import build_image  # noqa: PLC0415
 
         recipe = self.recipe(task)
-        missing = missing_bases(recipe, {r.image: r.digest for r in self.recipes.values()})
+        missing = missing_bases(recipe, self._known_recipes().digests)
         if missing:
             raise KbenchError(f"tasks/{task}/environment/Dockerfile: no base makes {missing[0]}")
         return build_image(self.root, task, recipe, engine=self.engine, rebuild=self.rebuild)
@@ -416,6 +426,15 @@ class Plan:
         if not folder.is_dir():
             raise KbenchError(f"{folder}: no such release: make it with `doit release`")
         return verify.verify(folder, inputs=self._verify_inputs(name))
+
+
+class _TaskRecipes:
+    """Recipes of task images, made once for thousands of questions; they stand on these bases."""
+
+    def __init__(self, *, bases: Mapping[str, Recipe]) -> None:
+        self.bases = bases
+        self.digests = {recipe.image: recipe.digest for recipe in bases.values()}
+        self.made: dict[str, Recipe] = {}
 
 
 class _Stored(Mapping[str, Report]):

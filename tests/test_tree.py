@@ -122,6 +122,27 @@ def test_every_kind_of_change_is_seen(tmp_path: Path, folder: Path, change: str)
     assert look(tmp_path, watcher) != before
 
 
+def test_a_file_in_a_folder_that_was_empty_is_seen(tmp_path: Path, folder: Path) -> None:
+    (folder / "environment" / "deep").mkdir(parents=True)
+    settle()
+    watcher = Watcher()
+    before = look(tmp_path, watcher)
+    (folder / "environment" / "deep" / "new").write_bytes(b"")
+    assert look(tmp_path, watcher) != before
+
+
+def test_a_folder_behind_a_link_is_looked_into(tmp_path: Path, folder: Path) -> None:
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    settle()
+    watcher = Watcher()
+    before = look(tmp_path, watcher)
+    assert look(tmp_path, watcher) == before
+    assert watcher.asked == 1
+    (tmp_path / "elsewhere" / "new").write_bytes(b"")
+    assert look(tmp_path, watcher) != before
+
+
 def test_a_change_within_the_clocks_grain_isnt_trusted(tmp_path: Path, folder: Path) -> None:
     watcher = Watcher()
     (folder / "run").write_bytes(b"just now")

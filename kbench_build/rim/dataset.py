@@ -1,5 +1,6 @@
 """The files of a dataset: where they stand, and reading them with errors that name the place."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,8 @@ class Dataset:
 def open_dataset(root: Path) -> Dataset:
     """Look at the folder. It must hold `tasks/`; everything else may be missing."""
     try:
-        tasks = sorted(
-            p.name for p in (root / TASKS).iterdir() if p.is_dir() and not ignored(p.name)
-        )
+        with os.scandir(root / TASKS) as found:
+            tasks = sorted(e.name for e in found if e.is_dir() and not ignored(e.name))
     except FileNotFoundError:
         raise KbenchError(
             f"{root}: no folder {TASKS}/ here: run in the root of a dataset"

@@ -1,17 +1,18 @@
 """Digests of folders: exact when computed, nearly free when nothing changed.
 
-`scan_tree` reads every file. `TreeIndex` remembers, for each folder, one signature over the stat
-values of all its files (path, mode, size, mtime, ctime, inode) and whatever its owner derived from
-the content; while the signature is the same, nothing is read. The change time catches an edit that
-put size and mtime back. A file that changed within the clock's grain before the scan is not trusted
-the next time.
+`scan_tree` reads every file. `TreeIndex` remembers, for each folder, the names below it, one
+signature over the stat values of all that they stand for (mode, size, mtime, ctime, inode) and
+whatever its owner derived from the content; while the signature is the same, nothing is read, and
+no folder is listed: no name comes or goes without a change of its folder's times. The change time
+catches an edit that put size and mtime back. What changed within the clock's grain before the look
+is not trusted the next time.
 """
 
 import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,9 +45,20 @@ def scan_tree(folder: Path) -> tuple[FileEntry, ...]:
 
 def _walk(folder: Path) -> Iterator[tuple[str, str, os.stat_result]]:
     """(POSIX path below the folder, full path, stat) of every file, in the file system's order."""
+    for prefix, files in _listed(folder):
+        for item in files:
+            try:
+                yield prefix + item.name, item.path, item.stat(follow_symlinks=False)
+            except OSError as error:
+                raise KbenchError(f"{item.path}: can't be read: {error.strerror}") from error
+
+
+def _listed(folder: Path) -> Iterator[tuple[str, list["os.DirEntry[str]"]]]:
+    """Each folder, as what stands before its files' names, and these files."""
     pending = [("", os.fspath(folder))]
     while pending:
         prefix, here = pending.pop()
+        files = []
         try:
             with os.scandir(here) as found:
                 for item in found:
@@ -55,9 +67,10 @@ def _walk(folder: Path) -> Iterator[tuple[str, str, os.stat_result]]:
                     if item.is_dir(follow_symlinks=False):
                         pending.append((f"{prefix}{item.name}/", item.path))
                     else:
-                        yield prefix + item.name, item.path, item.stat(follow_symlinks=False)
+                        files.append(item)
         except OSError as error:
             raise KbenchError(f"{here}: can't be read: {error.strerror}") from error
+        yield prefix, files
 
 
 def _entry(path: str, full: str, status: os.stat_result) -> FileEntry:
@@ -104,23 +117,30 @@ class TreeIndex:
 
     def look(self, folder: str, describe: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any]:
         """The value of a folder (relative to the root): remembered, or described anew."""
+        remembered = self._recall(folder)
+        if remembered is not None:
+            return remembered
         began = time.time_ns()
-        signature, newest = self._signature(folder)
-        remembered = self._known.get(folder)
-        if remembered and remembered[0] == signature:
-            try:
-                value: Mapping[str, Any] = orjson.loads(remembered[1])
-            except ValueError:
-                pass
-            else:
-                return value
+        names = sorted(_names(self._root / folder))
+        signature, newest = self._signature(folder, names)
         value = describe(self._root / folder)
         trusted = signature if newest < began - _CLOCK_GRAIN_NS else "-"
         # Not orjson: names from disk may hold lone surrogates, which it refuses.
-        line = json.dumps(value, separators=(",", ":")).encode("ascii")
+        line = json.dumps({"names": names, "value": value}, separators=(",", ":")).encode("ascii")
         self._known[folder] = (trusted, line)
         self._changed = True
         return value
+
+    def _recall(self, folder: str) -> Mapping[str, Any] | None:
+        """What is remembered of a folder; None when anything in it isn't as it was."""
+        signature, line = self._known.get(folder, ("-", b""))
+        try:
+            known = orjson.loads(line)
+            found, _ = self._signature(folder, known["names"])
+            value: Mapping[str, Any] = known["value"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return value if found == signature else None
 
     def save(self, folders: frozenset[str]) -> None:
         """Keep what is known of these folders for the next run, and forget all others."""
@@ -134,14 +154,23 @@ class TreeIndex:
         write_whole(self._path, b"".join(lines))
         self._changed = False
 
-    def _signature(self, folder: str) -> tuple[str, int]:
-        """One digest over all stat values below the folder, and the newest time among them (ns)."""
+    def _signature(self, folder: str, names: Iterable[str]) -> tuple[str, int]:
+        """One digest over the stat values of names below the folder, and the newest time (ns)."""
+        # The folder itself has the empty name; with the slash behind it lstat follows a link there.
+        top = f"{self._root}/{folder}/"
         lines: list[str] = []
         newest = 0
-        for path, _, s in _walk(self._root / folder):
-            lines.append(
-                f"{path}\0{s.st_mode} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}"
-            )
-            newest = max(newest, s.st_mtime_ns, s.st_ctime_ns)
-        lines.sort()
+        for name in names:
+            s = os.lstat(top + name)
+            changed, moved = s.st_mtime_ns, s.st_ctime_ns
+            lines.append(f"{name}\0{s.st_mode} {s.st_size} {changed} {moved} {s.st_ino}")
+            newest = max(newest, changed, moved)
         return blake3(os.fsencode("\0".join(lines))).hexdigest(length=16), newest
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """The folder, every folder below it and every file, as what follows the folder's own path."""
+    for prefix, files in _listed(folder):
+        yield prefix
+        for item in files:
+            yield prefix + item.name

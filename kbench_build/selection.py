@@ -1,0 +1,57 @@
+"""Which steps a call of doit may reach, so that the subtasks of all others needn't be made.
+
+doit makes every subtask before it looks at what it was asked for; with thousands of tasks that
+takes longer than all the rest of a run with nothing to do. What isn't understood here counts as
+asking for everything, so that doit judges it as always.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import PurePath
+
+_WITH_VALUE = frozenset({"-n", "--process", "-P", "--parallel-type", "-v", "--verbosity", "--runs"})
+_ALONE = re.compile(
+    r"-[acs]|-[nv]\d+|--(?:always-execute|continue|single|rebuild)"
+    r"|--(?:process|parallel-type|verbosity|runs)=\w+"
+)
+
+
+def asked_of(call: Sequence[str]) -> Sequence[str] | None:
+    """The tasks, and options of known meaning, that a command line asks doit to run; else None."""
+    program = PurePath(call[0]) if call else PurePath()
+    if program.name != "doit" and program.parts[-2:] != ("doit", "__main__.py"):
+        return None
+    return call[2:] if call[1:2] == ["run"] else call[1:]
+
+
+def reached(
+    words: Sequence[str], default: Sequence[str], waits: Mapping[str, Collection[str]]
+) -> frozenset[str]:
+    """The steps that these words of a command line name, and those that they wait for.
+
+    `waits` holds every step; without a name `default` is meant.
+    """
+    try:
+        pending = [*_named(words, waits)] or [*_named(default, waits)] or [*waits]
+    except ValueError:
+        return frozenset(waits)
+    found: set[str] = set()
+    while pending:
+        step = pending.pop()
+        if step not in found:
+            found.add(step)
+            pending += waits[step]
+    return frozenset(found)
+
+
+def _named(words: Sequence[str], steps: Collection[str]) -> Iterator[str]:
+    """The steps of tasks' names such as `seal` and `seal:id`; `ValueError` at any other word."""
+    remaining = iter(words)
+    for word in remaining:
+        step = word.partition(":")[0]
+        if step in steps:
+            yield step
+        elif word in _WITH_VALUE:
+            next(remaining, None)
+        elif not _ALONE.fullmatch(word):
+            raise ValueError(word)

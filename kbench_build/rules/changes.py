@@ -8,7 +8,7 @@ the instruction, the environment and the tests; not by the solution, which no ag
 verifier reads, nor by metadata.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,8 +29,8 @@ from kbench_build.rules.lock import (
     LockedTask,
     Previous,
     as_bases,
-    files_by_task,
     files_of_base,
+    task_groups,
 )
 from kbench_build.rules.records import from_json, to_json
 from kbench_build.rules.versions import Bump
@@ -221,18 +221,24 @@ def bases_below(lock: Lock, task: LockedTask) -> frozenset[str]:
 
 def _task_changes(old: Lock, new: Lock, rebuilt: frozenset[str]) -> TaskChanges:
     before, after = {t.id: t for t in old.tasks}, {t.id: t for t in new.tasks}
-    old_files, new_files = files_by_task(old.files), files_by_task(new.files)
+    both = sorted(before.keys() & after.keys())
+    touching = {name: tuple(sorted(rebuilt & bases_below(new, after[name]))) for name in both}
+    edited = {n for n in both if before[n].digest != after[n].digest}
+    old_files, new_files = _files_of(old, edited), _files_of(new, edited)
     changed = []
-    for name in sorted(before.keys() & after.keys()):
-        touching = sorted(rebuilt & bases_below(new, after[name]))
-        if before[name].digest != after[name].digest or touching:
+    for name in both:
+        if name in edited or touching[name]:
             files = _file_changes(old_files.get(name, ()), new_files.get(name, ()))
-            changed.append(_task_change(before[name], after[name], files, tuple(touching)))
+            changed.append(_task_change(before[name], after[name], files, touching[name]))
     return TaskChanges(
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
         changed=tuple(changed),
     )
+
+
+def _files_of(lock: Lock, tasks: Container[str]) -> dict[str, list[FileEntry]]:
+    return {task: group for task, group in task_groups(lock.files) if task in tasks}
 
 
 def _task_change(

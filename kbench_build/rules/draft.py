@@ -24,8 +24,7 @@ from kbench_build.rules.lock import (
     content_of,
     digests_of,
     evidence_of,
-    files_by_task,
-    has_verifier,
+    with_verifier,
 )
 
 # Steps whose reports go into the lock, by what they are about.
@@ -150,12 +149,11 @@ def _tasks(
     verifier: Verifier,
     digests: Mapping[str, str],
 ) -> tuple[LockedTask, ...]:
-    by_task = files_by_task(files)
+    shared = with_verifier(files, verifier)
     recipes = {r.image: r for r in proof.recipes}
     found = []
     for task, facts in sorted(about.items()):
         recipe = recipes.get(task_image(title.namespace, task))
-        shared = has_verifier(by_task.get(task, ()), verifier)
         found.append(
             LockedTask(
                 id=task,
@@ -166,7 +164,7 @@ def _tasks(
                 image=recipe.image if recipe else "",
                 recipe=recipe.digest if recipe else "",
                 settings=facts.settings,
-                verifier="shared" if shared else "own",
+                verifier="shared" if task in shared else "own",
                 license=facts.license,
                 source=facts.source,
                 change=facts.change,
@@ -218,10 +216,14 @@ def _about_dataset(proof: Proof, tasks: frozenset[str]) -> dict[str, Evidence | 
 
 
 def _suppressed(proof: Proof) -> tuple[SuppressedFinding, ...]:
+    reports = proof.reports.get("validate", {})
+    fresh = [
+        report
+        for subject, inputs in proof.expected.get("validate", {}).items()
+        if (report := reports.get(subject)) and report.inputs == inputs
+    ]
     found = [
-        _suppressed_finding(item)
-        for _, report in sorted(proof.reports.get("validate", {}).items())
-        for item in report.data.get("suppressed", ())
+        _suppressed_finding(item) for report in fresh for item in report.data.get("suppressed", ())
     ]
     return tuple(sorted(found, key=lambda s: (s.file, s.rule, s.message)))
 

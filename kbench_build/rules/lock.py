@@ -11,8 +11,9 @@ Dockerfiles of the repository's other bases, so that editing one base leaves the
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from itertools import groupby
 from typing import Any, Literal
 
 from kbench_build import digest
@@ -23,6 +24,9 @@ SCHEMA = 1
 
 # A value of a report that is longer than this is kept as its digest and its number of entries.
 _CONDENSE_BYTES = 4096
+
+# What reports repeat for people, and what stands in the lock by itself.
+_ELSEWHERE = frozenset({"details", "suppressed"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +183,16 @@ def folder_name(name: str, version: str) -> str:
 
 def lock_bytes(lock: Lock) -> bytes:
     """The canonical JSON of a lock."""
-    return digest.canonical_json(to_json(lock))
+    # Piece by piece: the whole as dictionaries would take several times the memory of the text.
+    pieces = {field.name: _pieces(getattr(lock, field.name)) for field in fields(lock)}
+    body = b",".join(b'"%s":%s' % (name.encode(), pieces[name]) for name in sorted(pieces))
+    return b"{%s}\n" % body
+
+
+def _pieces(value: Any) -> bytes:
+    if isinstance(value, tuple):
+        return b"[%s]" % b",".join(digest.canonical_json(to_json(item))[:-1] for item in value)
+    return digest.canonical_json(to_json(value))[:-1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,16 +230,23 @@ def _object(data: bytes) -> dict[str, Any]:
     return value
 
 
-def files_by_task(files: Iterable[FileEntry]) -> dict[str, list[FileEntry]]:
-    """All tasks' files at once, by task id, their paths relative to the task's folder."""
-    found: dict[str, list[FileEntry]] = {}
-    for f in files:
-        folder, _, rest = f.path.partition("/")
-        task, _, path = rest.partition("/")
-        if folder == "tasks" and path:
-            entry = FileEntry(mode=f.mode, path=path, digest=f.digest, size=f.size)
-            found.setdefault(task, []).append(entry)
-    return found
+def task_groups(files: Iterable[FileEntry]) -> Iterator[tuple[str, list[FileEntry]]]:
+    """Each task's files, their paths relative to the task's folder, one task after the other."""
+    ordered = sorted(files, key=lambda f: f.path)
+    for task, group in groupby(ordered, key=_task_of):
+        if task:
+            prefix = len(f"tasks/{task}/")
+            yield task, [_moved(f, prefix) for f in group]
+
+
+def _task_of(entry: FileEntry) -> str:
+    folder, _, rest = entry.path.partition("/")
+    task, mark, _ = rest.partition("/")
+    return task if folder == "tasks" and mark else ""
+
+
+def _moved(entry: FileEntry, cut: int) -> FileEntry:
+    return FileEntry(mode=entry.mode, path=entry.path[cut:], digest=entry.digest, size=entry.size)
 
 
 def files_of_base(
@@ -236,9 +256,7 @@ def files_of_base(
     others = {b.dockerfile for b in bases if b.repo == base.repo} - {base.dockerfile}
     prefix = f"{base.context}/"
     return tuple(
-        FileEntry(mode=f.mode, path=f.path[len(prefix) :], digest=f.digest, size=f.size)
-        for f in files
-        if f.path.startswith(prefix) and f.path not in others
+        _moved(f, len(prefix)) for f in files if f.path.startswith(prefix) and f.path not in others
     )
 
 
@@ -257,10 +275,10 @@ def digests_of(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The digest of each task by its id, and of each base by its name, from the list of files."""
     listed, all_bases = tuple(files), tuple(bases)
-    by_task = files_by_task(listed)
+    found = {task: digest.of_tree(group) for task, group in task_groups(listed)}
     base_files = [f for f in listed if f.path.startswith("bases/")]
     return (
-        {task: digest.of_tree(by_task.get(task, ())) for task in tasks},
+        {task: found.get(task, digest.of_tree(())) for task in tasks},
         {b.name: digest.of_tree(files_of_base(base_files, b, all_bases)) for b in all_bases},
     )
 
@@ -279,6 +297,11 @@ def verifier_of(version: str, files: Mapping[str, str]) -> Verifier:
     return Verifier(version=version, digest=digest.of_parts(files), files=dict(files))
 
 
+def with_verifier(files: Iterable[FileEntry], verifier: Verifier) -> frozenset[str]:
+    """The tasks that hold the verifier, from the list of files."""
+    return frozenset(task for task, group in task_groups(files) if has_verifier(group, verifier))
+
+
 def has_verifier(files: Iterable[FileEntry], verifier: Verifier) -> bool:
     """Whether a task's files hold the verifier byte by byte."""
     own = {f.path: f.digest for f in files}
@@ -292,7 +315,7 @@ def evidence_of(report: Report) -> Evidence:
 
     The digest is `digest.of_json` of the part, so a full report can be compared with the lock.
     """
-    data = {str(key): _condensed(value) for key, value in report.data.items()}
+    data = {str(k): _condensed(v) for k, v in report.data.items() if k not in _ELSEWHERE}
     return Evidence(
         ok=report.ok,
         inputs=report.inputs,
@@ -350,16 +373,15 @@ def _repeated(key: str, names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _wrong_tasks(lock: Lock, digests: Mapping[str, str]) -> list[tuple[str, str]]:
-    by_task = files_by_task(lock.files)
+    shared = with_verifier(lock.files, lock.verifier)
     found: list[tuple[str, str]] = []
     for index, task in enumerate(lock.tasks):
         if task.digest != digests[task.id]:
             text = f"isn't the digest of the files of task {task.id}"
             found.append((f"tasks[{index}].digest", text))
-        shared = has_verifier(by_task.get(task.id, ()), lock.verifier)
-        if (task.verifier == "shared") != shared:
+        if (task.verifier == "shared") != (task.id in shared):
             found.append((f"tasks[{index}].verifier", f"isn't true of the files of {task.id}"))
-    stray = sorted(by_task.keys() - digests.keys())
+    stray = sorted({_task_of(f) for f in lock.files} - digests.keys() - {""})
     return found + [("files", f"tasks/{name}/ belongs to no task of the lock") for name in stray]
 
 

@@ -25,8 +25,8 @@ from doit.exceptions import TaskError, TaskFailed
 from doit.task import Task
 
 from kbench_build.errors import EngineError, KbenchError
-from kbench_build.model import Report
-from kbench_build.plan import DATASET, Plan
+from kbench_build.model import DATASET, Report
+from kbench_build.plan import Plan
 from kbench_build.progress import Progress
 from kbench_build.rim.store import STATE, dataset_lock
 from kbench_build.selection import asked_of, reached

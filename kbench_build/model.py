@@ -22,6 +22,9 @@ Outcome = Literal[
 ]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
+# The subject of a step about the dataset as a whole; no task's folder is called that.
+DATASET = "@dataset"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -115,8 +118,8 @@ class Job:
 class Changes:
     """What a run changed below a folder: a tar archive of new and edited files, and deleted paths.
 
-    Members (files and symbolic links) and paths are relative to the folder; `.git` is no part of it.
-    A member may stand where a folder was, or below what was a file.
+    Members (files and symbolic links) and paths are relative to the folder; `.git` is no part of
+    it. A member may stand where a folder was, or below what was a file.
     """
 
     archive: bytes

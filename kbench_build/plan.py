@@ -7,14 +7,14 @@ order of work: that is the graph's.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbench_build.digest import of_tree
 from kbench_build.errors import KbenchError
-from kbench_build.model import Base, Report
+from kbench_build.model import DATASET, Base, Report
 from kbench_build.rim.dataset import BASES, TASKS
 from kbench_build.rim.store import ReportHead, Store
 from kbench_build.rules.base_inputs import BaseInput, identity, made_from, parse_inputs
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from kbench_build.rim.engines import ContainerEngine, HeldImage
     from kbench_build.rules.draft import Proof
 
-# The subject of a step about the dataset as a whole; no task's folder is called that.
-DATASET = "@dataset"
 _EVIDENCE = ("validate", "build_bases", "build_images", "seal", "selfcheck")
 
 
@@ -126,7 +124,7 @@ class Plan:
     def run(self, step: str, subject: str) -> Report:
         """Do the step, whether or not its report holds. Keeps the report and returns it."""
         report = self.steps[step].run(subject)
-        self.store.write(replace(report, subject=subject))
+        self.store.write(report)
         return report
 
     def _built(self) -> Sequence[str]:

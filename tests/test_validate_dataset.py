@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kbench_build.model import Suppression
+from kbench_build.model import DATASET, Suppression
 from kbench_build.rim.config import Config
 from kbench_build.rules.dataset_checks import DATASET_CHECKS
 from kbench_build.steps import validate
@@ -140,7 +140,7 @@ def test_every_check_has_a_defect_that_shows_it() -> None:
 @pytest.mark.parametrize("form", ["shipped", "plain"])
 def test_a_sound_dataset_is_silent(tmp_path: Path, form: str) -> None:
     report = Sample(tmp_path, form).validate_dataset()
-    assert (report.subject, report.ok, report.summary) == ("dataset", True, "no findings")
+    assert (report.subject, report.ok, report.summary) == (DATASET, True, "no findings")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_suppression_of_nothing_is_named(
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"rule": "layout/*"}, {"task": "acme_*"}, {"task": "dataset"}]
+    "fields", [{}, {"rule": "layout/*"}, {"task": "acme_*"}, {"task": DATASET}]
 )
 def test_a_suppression_of_something_is_silent(tmp_path: Path, fields: dict[str, str]) -> None:
     sample = Sample(tmp_path)
@@ -198,7 +198,5 @@ def test_a_suppression_of_something_is_silent(tmp_path: Path, fields: dict[str, 
 def test_findings_about_the_dataset_can_be_suppressed(tmp_path: Path) -> None:
     sample = Sample(tmp_path)
     write("tasks/skip_list.txt", "")(tmp_path)
-    sample.config = replace(
-        sample.config, suppress=suppressed(rule="dataset/stray", task="dataset")
-    )
+    sample.config = replace(sample.config, suppress=suppressed(rule="dataset/stray", task=DATASET))
     assert sample.validate_dataset().summary == "1 suppressed"

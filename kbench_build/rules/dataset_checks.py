@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kbench_build.model import Base, FileEntry, Finding, Suppression
+from kbench_build.model import DATASET, Base, FileEntry, Finding, Suppression
 from kbench_build.rules.base_inputs import BaseInput
 from kbench_build.rules.build_context import ignores
 from kbench_build.rules.dockerfile import Instruction, copies, images, parse_dockerfile
@@ -138,7 +138,7 @@ def _suppressions(dataset: Whole) -> Iterator[Spot]:
         if "*" not in item.rule and item.rule not in dataset.rules:
             message = f"there is no rule {item.rule!r}"
             yield Spot(file="kbench.toml", where=f"suppress[{index}].rule", message=message)
-        if not set("*?[") & set(item.task) and item.task not in (*dataset.tasks, "dataset"):
+        if not set("*?[") & set(item.task) and item.task not in (*dataset.tasks, DATASET):
             message = f"there is no task {item.task!r}"
             yield Spot(file="kbench.toml", where=f"suppress[{index}].task", message=message)
 

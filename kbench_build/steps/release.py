@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kbench_build import __version__, digest, runtime
 from kbench_build.errors import KbenchError
-from kbench_build.model import FileEntry, Finding, Report
+from kbench_build.model import DATASET, FileEntry, Finding, Report
 from kbench_build.rim import archive, releases, schemas
 from kbench_build.rim.config import CONFIG
 from kbench_build.rim.dataset import BASES, TASKS, Dataset
@@ -56,7 +56,6 @@ from kbench_build.rules.verifier_data import SHIPPED
 from kbench_build.rules.versions import Version, VersionError, parse_version, previous_of
 
 STEP = "release"
-SUBJECT = "@dataset"
 
 _DATASET_TOML = f"{TASKS}/{harbor_dataset.NAME}"
 _ALONE = re.compile(
@@ -159,7 +158,7 @@ def release(
     folder = f"{releases.DIST}/{draft.folder}"
     return Report(
         step=STEP,
-        subject=SUBJECT,
+        subject=DATASET,
         inputs=inputs,
         ok=not errors,
         summary=_summary(draft, findings, is_new=is_new),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbench_build import digest, runtime
-from kbench_build.model import Base, FileEntry, Finding, FolderEntry, Report, Suppression
+from kbench_build.model import DATASET, Base, FileEntry, Finding, FolderEntry, Report, Suppression
 from kbench_build.rim import schemas
 from kbench_build.rim.config import Config
 from kbench_build.rim.dataset import TASKS
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kbench_build.rules.content import Around, Content, Flaw
 
 STEP = "validate"
-DATASET = "dataset"
 _ELSEWHERE = frozenset({"manifest/line", "manifest/unterminated", "bases/inputs"})
 _MOST_BYTES = 1 << 20
 _SCHEMAS = ("task", "expected_tests", "verify")

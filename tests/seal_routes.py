@@ -82,8 +82,8 @@ def _commit(folder: Path, day: int, files: dict[str, str]) -> str:
         (folder / name).write_text(text, encoding="utf-8")
     git(folder, "add", "-A")
     date = f"2024-01-{day + 10}T00:00:00Z"
-    dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
-    git(folder, "commit", "-q", "-m", f"Change {day}", **dates)
+    message = f"Change {day}"
+    git(folder, "commit", "-qm", message, GIT_AUTHOR_DATE=date, GIT_COMMITTER_DATE=date)
     return git(folder, "rev-parse", "HEAD")
 
 

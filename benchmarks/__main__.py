@@ -1,0 +1,82 @@
+"""Measure, print the table, and with --write keep it in benchmarks/README.md."""
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.figures import FIGURES, LARGE
+from benchmarks.graded import selfcheck
+from benchmarks.ground import Ground
+from benchmarks.rows import Row, table
+
+README = Path(__file__).parent / "README.md"
+BEGIN, END = "<!-- measured -->", "<!-- end -->"
+_SELFCHECK = "selfcheck"
+# At this size a run takes long enough for fewer repeats to agree.
+_MOST_AT_LARGE = 5
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    options = _options(arguments)
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="kbench-benchmarks-") as temporary:
+        for row in _rows(options, options.folder or Path(temporary)):
+            print(" | ".join(cell for cell in row.cells() if cell), flush=True)
+            rows.append(row)
+    text = f"{_machine()}\n\n{table(rows)}"
+    print(f"\n{text}")
+    if options.write:
+        before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+        after = rest.partition(END)[2]
+        README.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+    sys.exit(1 if any(row.holds is False for row in rows) else 0)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--sizes",
+        type=lambda text: [int(size) for size in text.split(",")],
+        default=[105, 1_000, LARGE],
+        help="tasks in the generated datasets (default: 105,1000,5000; 5,000 take 5.4 GB)",
+    )
+    parser.add_argument(
+        "--only", action="append", choices=[*FIGURES, _SELFCHECK], help="a figure; may repeat"
+    )
+    parser.add_argument("--repeats", type=int, default=7, help="of each run (default: 7)")
+    parser.add_argument(
+        "--folder", type=Path, help="where datasets are made and kept (default: a temporary one)"
+    )
+    parser.add_argument("--write", action="store_true", help="renew the table in README.md")
+    return parser.parse_args(arguments)
+
+
+def _rows(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
+    wanted = options.only or [*FIGURES, _SELFCHECK]
+    for tasks in options.sizes:
+        ground = Ground(folder=folder.resolve(), tasks=tasks)
+        ground.make()
+        repeats = min(options.repeats, _MOST_AT_LARGE) if tasks >= LARGE else options.repeats
+        for name, figure in FIGURES.items():
+            if name in wanted:
+                yield from figure(ground, repeats)
+    if _SELFCHECK in wanted:
+        yield from selfcheck(options.repeats)
+
+
+def _machine() -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{platform.system()} on {platform.machine()}, {os.cpu_count()} cores, "
+        f"{memory:.0f} GB of memory; Python {platform.python_version()}, doit {version('doit')}."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -350,3 +350,44 @@ def reports() -> Iterator[str]:
 
 def test_some_builds_write_one_report_a_module_and_some_one_a_class() -> None:
     assert len(set(reports())) >= 2
+
+
+LICENCES = {"Apache-2.0": "Apache License", "MIT": "MIT License"}
+
+
+def test_the_licence_is_in_the_base(task: Task, upstreams: dict[str, Upstream]) -> None:
+    upstream = upstreams[task.source["repository_name"]]
+    text = upstream.git("show", f"{task.base}:LICENSE")
+    assert LICENCES[task.source["license"]] in text
+
+
+def test_there_are_upstreams_of_more_than_one_licence() -> None:
+    assert len({task.source["license"] for task in ALL}) > 1
+
+
+def test_some_patch_has_other_line_ends() -> None:
+    assert any(b"\r\n" in task.data("tests/test.patch") for task in ALL)
+
+
+def test_where_hidden_tests_do_not_compile_the_old_ones_still_guard() -> None:
+    new = [t for t in ALL if not t.expected["f2p_tests"] and not t.expected["s2p_tests"]]
+    assert new
+    assert all(task.expected["p2p_tests"] for task in new)
+
+
+EXCLUDING = [t.id for t in ALL if any((t.folder / "environment").glob("exclude-flaky-tests.*"))]
+
+
+@pytest.mark.parametrize("name", EXCLUDING)
+def test_an_exclusion_file_is_used_and_keeps_its_tests_out(name: str) -> None:
+    task = Task(id=name)
+    (file,) = (task.folder / "environment").glob("exclude-flaky-tests.*")
+    copied = re.findall(r"^COPY (.*) /opt/kbench/$", task.text("environment/Dockerfile"), re.M)
+    assert any(file.name in line.split() for line in copied)
+    assert f"/opt/kbench/{file.name}" in " ".join(
+        json.loads(task.text("tests/verify.json"))["command"]
+    )
+    excluded = re.findall(r"\b[A-Z]\w*Test\b", file.read_text())
+    assert excluded
+    every = [i for ids in task.expected.values() for i in ids]
+    assert not [i for i in every for test in excluded if f".{test}." in i]

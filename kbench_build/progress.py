@@ -69,8 +69,8 @@ class Progress:
             self._show().detail(line)
 
     def skip_uptodate(self, task: Any) -> None:
-        """A task was up to date."""
-        if task.actions:
+        """A task was up to date. Asking it for its actions would make them."""
+        if not task.has_subtask:
             self._counts["up to date"] += 1
             if self._screen:
                 self._screen.advance()
@@ -125,34 +125,33 @@ class _Screen:
             BarColumn,
             MofNCompleteColumn,
             Progress,
-            SpinnerColumn,
             TextColumn,
             TimeElapsedColumn,
         )
 
         self._console = Console(file=out, highlight=False, soft_wrap=True)
         self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
+            BarColumn(bar_width=30),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False),
             console=self._console,
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._bar = self._progress.add_task("all", total=total, completed=completed)
-        self._running: dict[str, Any] = {}
+        self._running: list[str] = []
+        self._bar = self._progress.add_task("", total=total, completed=completed)
         self._progress.start()
 
     def start(self, name: str) -> None:
-        self._running[name] = self._progress.add_task(name, total=None)
+        self._running.append(name)
+        self._progress.update(self._bar, description=" ".join(self._running))
 
     def stop(self, name: str, mark: str, text: str, seconds: float) -> None:
-        running = self._running.pop(name, None)
-        if running is not None:
-            self._progress.remove_task(running)
-        self.advance()
+        if name in self._running:
+            self._running.remove(name)
+        description = " ".join(self._running)
+        self._progress.update(self._bar, advance=1, description=description)
         self._console.print(_styled(mark, name, text, seconds))
 
     def advance(self) -> None:
@@ -173,7 +172,7 @@ def _styled(mark: str, name: str, text: str, seconds: float) -> Any:
     return Text.assemble(
         (f"{mark:<8}", colour),
         (f"{step:<13}", "bold"),
-        f"{subject}  " if subject else "",
+        f"{subject:<24}  " if subject else "",
         (f"{text}  ", "" if mark == "ok" else colour),
         (_duration(seconds), "dim"),
     )
@@ -186,7 +185,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _count(tasks: Mapping[str, Any], selected: list[str]) -> int:
-    """How many tasks with actions are selected or stand below a selected one."""
+    """How many tasks are selected or stand below a selected one, less those that are groups."""
     pending, seen = list(selected), set(selected)
     while pending:
         task = tasks.get(pending.pop())
@@ -194,7 +193,7 @@ def _count(tasks: Mapping[str, Any], selected: list[str]) -> int:
             if name not in seen:
                 seen.add(name)
                 pending.append(name)
-    return sum(1 for name in seen if name in tasks and tasks[name].actions)
+    return sum(1 for name in seen if name in tasks and not tasks[name].has_subtask)
 
 
 def _duration(seconds: float) -> str:

@@ -55,7 +55,7 @@ set_up() {
     fail "$python can't make virtual environments: install the package python3-venv"
   say 'making the virtual environment .venv'
   "$python" -m venv .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".$extras"
+  .venv/bin/python -m pip install -qq --disable-pip-version-check --editable ".$extras"
   printf '%s\n' "$wanted $extras" >.venv/installed
 }
 
@@ -85,6 +85,13 @@ start_engine() {
     [ "$waited" -le 60 ] || fail 'dockerd started but nothing answers after 60 s: see /var/log/dockerd.log'
     sleep 1
   done
+}
+
+# How many subtasks at a time: one a core, at most four, since each may take gigabytes.
+jobs() {
+  local cores
+  cores=$(nproc)
+  printf '%s\n' "$((cores > 4 ? 4 : cores))"
 }
 
 # What the shipped bases are made with, where no registry answers.

@@ -7,5 +7,5 @@ cd "$(dirname "$0")/.."
 set_up ''
 ensure_engine
 ensure_base_tools
-.venv/bin/doit release
+.venv/bin/doit -n "$(jobs)" release
 .venv/bin/kbench verify

@@ -106,7 +106,7 @@ def test_everything_wrong_is_said_and_the_rest_goes_on(root: Path) -> None:
     (root / "tasks" / "acme__tool-2" / "tests" / "test.sh").unlink()
     done = doit(root, "validate", code=1)
     assert counts(done.stdout) == {"done": 2, "failed": 2}
-    assert "tasks/acme__tool-1/task.toml: " in done.stdout
+    assert "tasks/acme__tool-1/task.toml: line 2, column 1: " in done.stdout
     assert "tasks/acme__tool-2" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 

@@ -216,16 +216,24 @@ def _parsed(
 
 def parse_toml(path: str, data: bytes) -> Mapping[str, Any] | Flaw:
     """A TOML document as JSON values (dates become text), or where it goes wrong."""
+    text = ""
     try:
-        return {key: _plain(value) for key, value in tomllib.loads(data.decode("utf-8")).items()}
+        text = data.decode("utf-8")
+        return {key: _plain(value) for key, value in tomllib.loads(text).items()}
     except UnicodeDecodeError as error:
         return not_utf8(path, data, error)
     except tomllib.TOMLDecodeError as error:
         place = _PLACE.search(str(error))
-        where = f"line {place[1]}, column {place[2]}" if place and place[1] else "the last line"
+        line, column = (place[1], place[2]) if place and place[1] else _end_of(text)
+        where = f"line {line}, column {column}"
         return Flaw(file=path, where=where, message=_PLACE.sub("", str(error)))
     except (ValueError, RecursionError) as error:
         return Flaw(file=path, message=str(error) or "nested too deeply")
+
+
+def _end_of(text: str) -> tuple[int, int]:
+    """Line and column behind the last character, from 1."""
+    return text.count("\n") + 1, len(text.rpartition("\n")[2]) + 1
 
 
 def _plain(value: Any) -> Any:

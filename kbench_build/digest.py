@@ -20,6 +20,8 @@ from blake3 import blake3
 
 from kbench_build.model import FileEntry
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
 
 def of_bytes(data: bytes) -> str:
     """BLAKE3 of the bytes, 64 hexadecimal digits."""
@@ -45,8 +47,7 @@ def of_parts(parts: Mapping[str, str]) -> str:
 
 def canonical_json(value: Any) -> bytes:
     """The one spelling of a JSON value: sorted keys, no spaces, UTF-8, one final newline."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return text.encode("utf-8", "surrogateescape") + b"\n"
+    return _CANONICAL.encode(value).encode("utf-8", "surrogateescape") + b"\n"
 
 
 def of_json(value: Any) -> str:

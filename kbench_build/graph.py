@@ -35,7 +35,7 @@ Definition = dict[str, Any]
 
 # The steps that plain `doit` does; a release is made when it is asked for.
 _DEFAULT = ["validate", "build_bases", "build_images", "seal", "selfcheck"]
-# Which steps a step's subtasks may wait for: what nobody asked for isn't made (see `_wanted`).
+# Which steps a step's subtasks may wait for: what nobody asked for isn't made (see `_reached`).
 _WAITS = {
     "base_inputs": ["validate"],
     "build_bases": ["base_inputs", "validate"],
@@ -117,6 +117,8 @@ class Graph:
     @task_params([_REBUILD])
     def task_build_bases(self, rebuild: bool) -> Iterator[Definition]:
         """Build the bases of the manifest. --rebuild: without the engine's cache."""
+        if self._reached and "build_bases" in self._reached:
+            self.plan.ask_early()
         self._force("build_bases", rebuild)
         return self._each("build_bases", self._base_waits)
 
@@ -153,16 +155,16 @@ class Graph:
         return self._each("verify", lambda _: [])
 
     @cached_property
-    def _wanted(self) -> frozenset[str]:
-        """The steps whose subtasks are made: all where `dodo.py` has creators of its own."""
+    def _reached(self) -> frozenset[str] | None:
+        """The steps that this run can reach; None for other calls, and where it can't be told."""
         asked = asked_of(sys.argv)
-        own = {name for name in self._namespace if name.startswith("task_")}
-        if asked is None or own != {f"task_{step}" for step in _WAITS}:
-            return frozenset(_WAITS)
+        creators = {name for name in self._namespace if name.startswith("task_")}
+        if asked is None or creators != {f"task_{step}" for step in _WAITS}:
+            return None
         return reached(asked, self._namespace["DOIT_CONFIG"]["default_tasks"], _WAITS)
 
     def _each(self, step: str, waits: Callable[[str], list[str]]) -> Iterator[Definition]:
-        if step not in self._wanted:
+        if self._reached is not None and step not in self._reached:
             return
         for subject in self.plan.steps[step].subjects():
             # doit takes `a=b` for a variable; validation says that no id may be like that.
@@ -239,12 +241,16 @@ class Graph:
         except KbenchError as error:
             _leave(error)
         signal.signal(signal.SIGTERM, _interrupt)
-        os.register_at_fork(after_in_child=_die_with_parent)
+        os.register_at_fork(before=self.plan.stop_asking, after_in_child=_die_with_parent)
         sys.excepthook = _say_interrupted
 
     def _end(self) -> None:
-        """After the last task: doit has saved its database, so the journal is done."""
-        self._journal.unlink(missing_ok=True)
+        """After the last task: doit has saved its database, so the journal is done.
+
+        Not when the run was interrupted: workers may have finished what doit never heard of.
+        """
+        if sys.exc_info()[0] is None:
+            self._journal.unlink(missing_ok=True)
         self._lock.close()
 
     def _catch_up(self) -> None:
@@ -310,8 +316,15 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 def _die_with_parent() -> None:
     """In a worker: end when the run that started it is killed, instead of waiting for ever."""
+    signal.signal(signal.SIGTERM, _end_quietly)
     set_parent_death_signal = 1
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+
+
+def _end_quietly(number: int, frame: FrameType | None) -> NoReturn:
+    """What `_interrupt` is to a worker, which would say more than the run that it belongs to."""
+    del number, frame
+    raise SystemExit(130)
 
 
 def _say_interrupted(kind: type[BaseException], error: BaseException, trace: Any) -> None:

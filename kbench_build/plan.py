@@ -6,14 +6,16 @@ order of work: that is the graph's.
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbench_build.digest import of_tree
-from kbench_build.errors import KbenchError
+from kbench_build.errors import EngineError, KbenchError
 from kbench_build.model import DATASET, Base, Report
 from kbench_build.rim.dataset import BASES, TASKS
 from kbench_build.rim.store import ReportHead, Store
@@ -64,6 +66,7 @@ class Plan:
         self.rebuild = rebuild
         self.runs = runs or self.config.runs
         self._engines: dict[int, ContainerEngine] = {}
+        self._asking: threading.Thread | None = None
         self._held: Mapping[str, HeldImage] | None = None
         self._image_ids: dict[str, str] = {}
         self._recipes: tuple[Mapping[str, str], Mapping[str, Recipe]] | None = None
@@ -145,9 +148,27 @@ class Plan:
             self._engines[pid] = connect(self.config.engine)
         return self._engines[pid]
 
+    def ask_early(self) -> None:
+        """Begin to ask the engine for its images: thousands take it a while to list."""
+
+        def ask() -> None:
+            # Who needs the answer and finds none asks again, and is told what is wrong.
+            with suppress(EngineError):
+                self._held = self.engine.images()
+
+        self._asking = threading.Thread(target=ask, daemon=True)
+        self._asking.start()
+
+    def stop_asking(self) -> None:
+        """Wait until an engine that was asked early has answered; no thread is left then."""
+        if self._asking is not None:
+            self._asking.join()
+            self._asking = None
+
     @property
     def held(self) -> Mapping[str, "HeldImage"]:
         """The images that the engine held when it was first asked in this run."""
+        self.stop_asking()
         if self._held is None:
             self._held = self.engine.images()
         return self._held

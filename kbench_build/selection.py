@@ -1,8 +1,8 @@
 """Which steps a call of doit may reach, so that the subtasks of all others needn't be made.
 
 doit makes every subtask before it looks at what it was asked for; with thousands of tasks that
-takes longer than all the rest of a run with nothing to do. What isn't understood here counts as
-asking for everything, so that doit judges it as always.
+takes longer than all the rest of a run with nothing to do. Where a call isn't understood here,
+every step is to be made, so that doit judges it as always.
 """
 
 import re
@@ -26,15 +26,15 @@ def asked_of(call: Sequence[str]) -> Sequence[str] | None:
 
 def reached(
     words: Sequence[str], default: Sequence[str], waits: Mapping[str, Collection[str]]
-) -> frozenset[str]:
+) -> frozenset[str] | None:
     """The steps that these words of a command line name, and those that they wait for.
 
-    `waits` holds every step; without a name `default` is meant.
+    `waits` holds every step; without a name `default` is meant. None where it can't be told.
     """
     try:
         pending = [*_named(words, waits)] or [*_named(default, waits)] or [*waits]
     except ValueError:
-        return frozenset(waits)
+        return None
     found: set[str] = set()
     while pending:
         step = pending.pop()

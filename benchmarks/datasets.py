@@ -143,6 +143,7 @@ def make_dataset(root: Path, tasks: int) -> None:
     mark = root / _MARK
     wanted = f"{_MADE_BY} {tasks}\n"
     if mark.is_file() and mark.read_text() == wanted:
+        _write_dodo(root)
         return
     if root.exists():
         shutil.rmtree(root)
@@ -159,7 +160,7 @@ def make_dataset(root: Path, tasks: int) -> None:
 def _write_frame(root: Path, repositories: Sequence[_Repository], tasks: int) -> None:
     """Everything that belongs to no task."""
     namespace = namespace_of(tasks)
-    _write(root / "dodo.py", (PROJECT / "dodo.py").read_bytes())
+    _write_dodo(root)
     settings = (
         f'[dataset]\nname = "generated-{tasks}"\nversion = "1.0.0"\nnamespace = "{namespace}"\n'
         '[release]\nrequire = ["validate"]\n'
@@ -172,6 +173,10 @@ def _write_frame(root: Path, repositories: Sequence[_Repository], tasks: int) ->
             pin = hashlib.sha256(f"{repository.name}:{tag}".encode()).hexdigest()
             text = _BASE_DOCKERFILE.format(pin=pin, repo=repository.name)
             _write(root / "bases" / repository.name / f"Dockerfile.{tag}", text.encode())
+
+
+def _write_dodo(root: Path) -> None:
+    _write(root / "dodo.py", (PROJECT / "dodo.py").read_bytes())
 
 
 def _write_task(root: Path, repository: _Repository, index: int, namespace: str) -> None:

@@ -170,7 +170,8 @@ def rewards_under_harbor(folder: Path, tasks: Path, agent: str) -> Mapping[str, 
 @pytest.mark.harbor
 @pytest.mark.parametrize(("agent", "reward"), [("oracle", 1.0), ("nop", 0.0)])
 def test_the_real_harbor_agrees(harbor: Path, clone: Path, agent: str, reward: float) -> None:
-    found = rewards_under_harbor(harbor, clone / "tasks", agent)
+    tasks = harbor_kit.runnable(clone / "tasks", harbor / agent / "tasks")
+    found = rewards_under_harbor(harbor, tasks, agent)
     assert found == dict.fromkeys((task.lower() for task in TASKS), reward)
 
 

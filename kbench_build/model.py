@@ -56,7 +56,7 @@ class Suppression:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FileEntry:
     """One file of a tree: git's mode, POSIX path relative to the tree, BLAKE3 of its content."""
 

@@ -37,9 +37,12 @@ def ignored(name: str) -> bool:
     return name in IGNORED_NAMES or name.endswith(IGNORED_ENDINGS)
 
 
-def scan_tree(folder: Path) -> tuple[FileEntry, ...]:
-    """Every file below the folder with its digest, sorted by path. Links are not followed."""
-    entries = (_entry(path, full, status) for path, full, status in _walk(folder))
+def scan_tree(folder: Path, prefix: str = "") -> tuple[FileEntry, ...]:
+    """Every file below the folder with its digest, sorted by path. Links are not followed.
+
+    Paths are relative to the folder, with the prefix in front.
+    """
+    entries = (_entry(prefix + path, full, status) for path, full, status in _walk(folder))
     return tuple(sorted(entries, key=lambda e: os.fsencode(e.path)))
 
 

@@ -4,12 +4,13 @@ Harbor reads it only in the folder that holds the task folders, and needs a name
 What a maintainer wrote there by hand (authors, keywords, files, metadata) is kept.
 """
 
+import json
 from collections.abc import Mapping
 
 import tomlkit
 from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import AoT, Table
+from tomlkit.items import Table
 
 from kbench_build.rules import harbor
 
@@ -41,9 +42,8 @@ def dataset_toml(
     if description and not about.get("description"):
         about["description"] = description
     document.pop("tasks", None)
-    document["tasks"] = _references("name", tasks)
     _fill_in(document, files)
-    return tomlkit.dumps(document)
+    return tomlkit.dumps(document).rstrip("\n") + "\n" + _references(tasks)
 
 
 def listed_files(template: str) -> tuple[str, ...]:
@@ -76,14 +76,12 @@ def _table(document: TOMLDocument, key: str) -> Table:
     return table
 
 
-def _references(key: str, digests: Mapping[str, str]) -> AoT:
-    tables = tomlkit.aot()
-    for name, value in sorted(digests.items()):
-        table = tomlkit.table()
-        table[key] = name
-        table["digest"] = value
-        tables.append(table)
-    return tables
+def _references(digests: Mapping[str, str]) -> str:
+    """The tables at the end; as text, since thousands of tomlkit's take a second and 20 MB."""
+    return "".join(
+        f"\n[[tasks]]\nname = {json.dumps(name)}\ndigest = {json.dumps(value)}\n"
+        for name, value in sorted(digests.items())
+    )
 
 
 def _fill_in(document: TOMLDocument, files: Mapping[str, str]) -> None:

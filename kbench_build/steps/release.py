@@ -198,12 +198,9 @@ def _files(root: Path) -> Iterator[FileEntry]:
     """The files that are released, except those that the release makes."""
     for folder in _FOLDERS:
         if (root / folder).is_dir():
-            for entry in scan_tree(root / folder):
-                path = f"{folder}/{entry.path}"
-                if path not in GENERATED:
-                    yield FileEntry(
-                        mode=entry.mode, path=path, digest=entry.digest, size=entry.size
-                    )
+            for entry in scan_tree(root / folder, f"{folder}/"):
+                if entry.path not in GENERATED:
+                    yield entry
     for file in root.iterdir():
         is_wanted = _ALONE.fullmatch(file.name) and not ignored(file.name)
         if is_wanted and file.is_file() and not file.is_symlink():

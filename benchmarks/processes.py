@@ -24,9 +24,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What one run took: seconds by the clock on the wall, MB (10⁶ bytes) at most, its output."""
+    """What one run took: seconds by the clock on the wall, MB (10⁶ bytes) at most, its output.
+
+    `started_seconds` are those after the program was loaded, where it says so.
+    """
 
     seconds: float
+    started_seconds: float = 0.0
     peak_mb: float = 0.0
     output: str = ""
 
@@ -36,6 +40,11 @@ class Sample:
     """The repeats of one run."""
 
     runs: list[Usage] = field(default_factory=list)
+
+    @property
+    def started(self) -> "Sample":
+        """The same repeats, less the time in which the program was loaded."""
+        return Sample(runs=[Usage(seconds=run.started_seconds) for run in self.runs])
 
     @property
     def median(self) -> float:
@@ -82,6 +91,29 @@ def measure(command: Sequence[str], cwd: Path, *, stdin: bytes = b"") -> Usage:
     if process.returncode:
         sys.exit(f"{' '.join(command)[:500]}: exit code {process.returncode}\n{output[-2000:]}")
     return Usage(seconds=seconds, peak_mb=usage.ru_maxrss * 1024 / 1e6, output=output)
+
+
+def peak_of_all(command: Sequence[str], cwd: Path) -> float:
+    """The MB that a program and the processes it started held at most, at one time together."""
+    peak = 0
+    with subprocess.Popen(command, cwd=cwd, env=environment(), stdout=subprocess.DEVNULL) as run:
+        while run.poll() is None:
+            peak = max(peak, sum(_held_by(process) for process in (run.pid, *_started_by(run.pid))))
+            time.sleep(0.02)
+    return peak / 1e6
+
+
+def _started_by(process: int) -> list[int]:
+    listed = Path(f"/proc/{process}/task/{process}/children")
+    return [int(child) for child in listed.read_text().split()] if listed.exists() else []
+
+
+def _held_by(process: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def pipeline(first: Sequence[str], second: Sequence[str], cwd: Path) -> Usage:

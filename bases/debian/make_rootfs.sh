@@ -34,7 +34,9 @@ bootstrap() {
     echo 'no registry gave the Debian image and there is no mmdebstrap: install the package mmdebstrap, or log the engine in to a registry' >&2
     return 1
   fi
-  # The man pages are left out, but openjdk's set-up needs the folder man1.
+  # The man pages are left out, but openjdk's set-up needs the folder man1. The hook's $1 is
+  # mmdebstrap's to fill in.
+  # shellcheck disable=SC2016
   mmdebstrap --quiet --variant=apt --architectures=amd64 --format=tar \
     --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \

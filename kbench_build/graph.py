@@ -46,6 +46,7 @@ _WAITS = {
     "release": ["validate", "seal", "selfcheck"],
     "verify": [],
 }
+_BUILDS = ("build_bases", "build_images")
 _REBUILD = {
     "name": "rebuild",
     "long": "rebuild",
@@ -205,11 +206,21 @@ class Graph:
 
     # What doit calls back.
 
-    def holds(self, step: str, subject: str) -> bool:
-        """Whether a subtask is up to date; leaves the program where no engine answers."""
+    def holds(self, step: str, subject: str, *, known: bool) -> bool:
+        """Whether a subtask is up to date. `known`: doit knows that it once ended well.
+
+        Leaves the program where a build is due and no engine answers: once, not once a subtask.
+        """
         try:
-            return step not in self._forced and self.plan.holds(step, subject)
+            if step in _BUILDS:
+                self.plan.ask()
+            return known and step not in self._forced and self.plan.holds(step, subject)
         except EngineError as error:
+            import multiprocessing  # noqa: PLC0415 - costs as much as a run with nothing to do
+
+            # doit's workers wait for work until they are told otherwise.
+            for worker in multiprocessing.active_children():
+                worker.terminate()
             _leave(error)
 
     def _act(self, step: str, subject: str) -> Definition | TaskError | TaskFailed:
@@ -288,7 +299,7 @@ class _Holds:
     def __call__(self, task: Task, values: Mapping[str, Any]) -> bool:
         # No values: the user made doit forget the task, or it never ended well.
         del task
-        return bool(values) and self._graph.holds(self._step, self._subject)
+        return self._graph.holds(self._step, self._subject, known=bool(values))
 
     def __repr__(self) -> str:
         return f"the report about {self._step} of {self._subject} holds"

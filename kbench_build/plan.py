@@ -31,6 +31,7 @@ from kbench_build.rules.images import (
     missing_bases,
     task_recipe,
 )
+from kbench_build.rules.step_inputs import seal_inputs, selfcheck_inputs
 from kbench_build.steps.base_inputs import place
 from kbench_build.steps.survey import Survey, survey
 
@@ -165,8 +166,7 @@ class Plan:
             self._asking.join()
             self._asking = None
 
-    @property
-    def held(self) -> Mapping[str, "HeldImage"]:
+    def ask(self) -> Mapping[str, "HeldImage"]:
         """The images that the engine held when it was first asked in this run."""
         self.stop_asking()
         if self._held is None:
@@ -174,7 +174,7 @@ class Plan:
         return self._held
 
     def _holds_image(self, recipe: Recipe, head: ReportHead) -> bool:
-        image = self.held.get(recipe.image)
+        image = self.ask().get(recipe.image)
         return bool(image and image.id == head.made and is_held(image.labels, recipe))
 
     def _holds_task_image(self, task: str, head: ReportHead) -> bool:
@@ -333,10 +333,8 @@ class Plan:
         return build_image(self.root, task, recipe, engine=self.engine, rebuild=self.rebuild)
 
     def _seal_inputs(self, task: str) -> str:
-        from kbench_build.steps import seal  # noqa: PLC0415
-
         facts = self.survey.tasks[task]
-        return seal.inputs(
+        return seal_inputs(
             image_id=self.image_id(task),
             solution=facts.parts["solution"],
             tests=facts.parts["tests"],
@@ -363,10 +361,8 @@ class Plan:
         return [path for item in items if (path := place(self.root, item)).is_file()]
 
     def _selfcheck_inputs(self, task: str) -> str:
-        from kbench_build.steps import selfcheck  # noqa: PLC0415
-
         parts = self.survey.tasks[task].parts
-        return selfcheck.inputs(
+        return selfcheck_inputs(
             image_id=self.image_id(task),
             solution=parts["solution"],
             tests=parts["tests"],

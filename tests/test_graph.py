@@ -147,6 +147,19 @@ def test_the_machine_readable_reporter_works(root: Path) -> None:
     assert '"name": "validate:acme__tool-1"' in doit(root, "-r", "json", "validate").stdout
 
 
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_without_an_engine_one_line_says_so_and_what_needs_none_works(
+    root: Path, processes: str
+) -> None:
+    nowhere = f"unix://{root}/nowhere.sock"
+    done = doit(root, "-n", processes, code=2, DOCKER_HOST=nowhere)
+    assert done.stderr.startswith("error: no container engine answers")
+    assert len(done.stderr.splitlines()) == 1
+    assert lines(done.stdout, "build_images") == []
+    assert sum(counts(doit(root, "validate", DOCKER_HOST=nowhere).stdout).values()) == 4
+    doit(root, "release", "verify", DOCKER_HOST=nowhere)
+
+
 def started(root: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command(*arguments),

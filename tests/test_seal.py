@@ -13,7 +13,8 @@ import pytest
 
 from kbench_build import digest
 from kbench_build.errors import EngineError, KbenchError
-from kbench_build.steps.seal import inputs, seal
+from kbench_build.rules.step_inputs import seal_inputs
+from kbench_build.steps.seal import seal
 from tests.seal_kit import TASK, FolderImage, prove, rules, run_seal, said, write_task
 from tests.seal_routes import ROUTES, Site, Upstream, git, make_upstream
 
@@ -609,9 +610,9 @@ def test_sha256_repositories_are_proven_alike(tmp_path: Path) -> None:
 
 def test_inputs_change_with_everything_that_is_read() -> None:
     known = {"image_id": "i", "solution": "s", "tests": "t", "base_commit": "b"}
-    digests = {inputs(**known), *(inputs(**{**known, key: "other"}) for key in known)}
+    digests = {seal_inputs(**known), *(seal_inputs(**{**known, key: "other"}) for key in known)}
     assert len(digests) == 5
-    assert inputs(image_id="i", solution="s", tests="t", base_commit=None) not in digests
+    assert seal_inputs(image_id="i", solution="s", tests="t", base_commit=None) not in digests
 
 
 def test_an_old_way_of_sealing_is_found_wanting(clone: Site, tmp_path: Path) -> None:

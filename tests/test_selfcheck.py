@@ -10,7 +10,8 @@ import pytest
 from kbench_build.errors import KbenchError
 from kbench_build.model import Job, JobResult, Report
 from kbench_build.rules.statuses import restore
-from kbench_build.steps.selfcheck import covers, inputs, selfcheck
+from kbench_build.rules.step_inputs import selfcheck_inputs
+from kbench_build.steps.selfcheck import covers, selfcheck
 from tests.engine_box import engine
 
 EXPECTED = {"f2p_tests": ["t.fixed"], "p2p_tests": ["t.kept"], "s2p_tests": [], "n2p_tests": []}
@@ -217,8 +218,8 @@ def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
 
 def test_every_part_of_the_inputs_counts() -> None:
     parts = {"image_id": "a", "solution": "b", "tests": "c", "settings": "d"}
-    digests = {inputs(**{**parts, key: "other"}) for key in parts}
-    assert len({*digests, inputs(**parts)}) == 5
+    digests = {selfcheck_inputs(**{**parts, key: "other"}) for key in parts}
+    assert len({*digests, selfcheck_inputs(**parts)}) == 5
 
 
 def test_more_repeats_cover_fewer() -> None:

@@ -15,9 +15,7 @@ from kbench_build import digest
 from kbench_build.model import CheckoutFile, Finding, GitName
 from kbench_build.rules.fix_ids import FixIds, Forbidden
 from kbench_build.rules.git_index import Index, parse_index
-
-PROOF_VERSION = 1
-"""Raised with every change of what is proven: older proofs are then out of date."""
+from kbench_build.rules.step_inputs import SEAL_VERSION
 
 BRANCHES = ("refs/heads/main", "refs/heads/master")
 """The one ref has one of these names: a branch's name can describe a fix."""
@@ -94,7 +92,7 @@ class Proof:
     other_files: int
     bytes_read: int
     forbidden_ids: Mapping[str, int]
-    version: int = PROOF_VERSION
+    version: int = SEAL_VERSION
 
     def as_json(self) -> dict[str, Any]:
         """The proof as a JSON value."""

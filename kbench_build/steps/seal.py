@@ -13,7 +13,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
-from kbench_build import digest
 from kbench_build.errors import KbenchError
 from kbench_build.model import Finding, Report
 from kbench_build.rim.checkout import CheckoutContents, read_checkout
@@ -21,7 +20,7 @@ from kbench_build.rim.dataset import TASKS, read_task_toml
 from kbench_build.rim.git import ObjectStore, git_version, ids_beyond
 from kbench_build.rim.process import ProcessError
 from kbench_build.rules.fix_ids import Forbidden, post_image_ids
-from kbench_build.rules.seal import MEND, PROOF_VERSION, Expected, Found, prove
+from kbench_build.rules.seal import MEND, Expected, Found, prove
 
 STEP = "seal"
 _PATCHES = ("solution/fix.patch", "tests/test.patch")
@@ -37,11 +36,6 @@ class ImageReader(Protocol):
     def workdir(self, image: str) -> str:
         """The folder that the image's commands start in."""
         ...
-
-
-def inputs(*, image_id: str, solution: str, tests: str, base_commit: str | None) -> str:
-    """Digest of all that the proof reads: the image, the patches' folders, the base commit."""
-    return digest.of_json([PROOF_VERSION, image_id, solution, tests, base_commit])
 
 
 def seal(

@@ -26,16 +26,9 @@ from kbench_build.rules.outcomes import REPORT, Verdict, solution_verdict, verdi
 from kbench_build.rules.statuses import shorten
 
 STEP = "selfcheck"
-VERSION = 1
 LOGS = "/logs/verifier"
 EXIT_CODE = "/logs/agent/exit-code.txt"
 SCRIPTS = "/kbench/run_scripts.sh"
-
-
-def inputs(*, image_id: str, solution: str, tests: str, settings: str) -> str:
-    """Digest of all that the runs depend on, from the digests of a task's parts."""
-    parts = {"image": image_id, "solution": solution, "tests": tests, "settings": settings}
-    return digest.of_json({"selfcheck": VERSION, **parts})
 
 
 def covers(data: Mapping[str, Any], runs: int) -> bool:

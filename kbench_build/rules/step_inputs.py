@@ -1,0 +1,21 @@
+"""What seals and selfchecks depend on, as one digest each.
+
+Apart from the steps: a run with nothing to do asks for thousands of these and needs nothing else.
+"""
+
+from kbench_build import digest
+
+# Raised with every change of what is proven, or of how it is run: older reports are then stale.
+SEAL_VERSION = 1
+SELFCHECK_VERSION = 1
+
+
+def seal_inputs(*, image_id: str, solution: str, tests: str, base_commit: str | None) -> str:
+    """Digest of all that the proof reads: the image, the patches' folders, the base commit."""
+    return digest.of_json([SEAL_VERSION, image_id, solution, tests, base_commit])
+
+
+def selfcheck_inputs(*, image_id: str, solution: str, tests: str, settings: str) -> str:
+    """Digest of all that the runs depend on, from the digests of a task's parts."""
+    parts = {"image": image_id, "solution": solution, "tests": tests, "settings": settings}
+    return digest.of_json({"selfcheck": SELFCHECK_VERSION, **parts})

@@ -60,7 +60,7 @@ def _prove(root: Path, owner: str) -> None:
     plan = Plan(root)
     recipes = [*plan.recipes.values(), *map(plan.recipe, plan.survey.tasks)]
     images.load(recipes, owner)
-    made = {recipe.subject: plan.held[recipe.image].id for recipe in recipes}
+    made = {recipe.subject: plan.ask()[recipe.image].id for recipe in recipes}
     names: list[str] = []
     for step in (*_BUILT, *_PROVED):
         for subject in plan.steps[step].subjects():

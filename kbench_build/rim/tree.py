@@ -28,6 +28,8 @@ IGNORED_NAMES = frozenset({"__pycache__", ".DS_Store", ".git"})
 IGNORED_ENDINGS = (".pyc", ".swp", ".swo", "~")
 
 _CLOCK_GRAIN_NS = 50_000_000
+# So small that it stays in the processor's cache between reading and hashing.
+_PIECE = 1 << 16
 
 Mode = Literal["100644", "100755", "120000"]
 
@@ -42,7 +44,8 @@ def scan_tree(folder: Path, prefix: str = "") -> tuple[FileEntry, ...]:
 
     Paths are relative to the folder, with the prefix in front.
     """
-    entries = (_entry(prefix + path, full, status) for path, full, status in _walk(folder))
+    piece = memoryview(bytearray(_PIECE))
+    entries = (_entry(prefix + path, full, status, piece) for path, full, status in _walk(folder))
     return tuple(sorted(entries, key=lambda e: os.fsencode(e.path)))
 
 
@@ -76,19 +79,31 @@ def _listed(folder: Path) -> Iterator[tuple[str, list["os.DirEntry[str]"]]]:
         yield prefix, files
 
 
-def _entry(path: str, full: str, status: os.stat_result) -> FileEntry:
+def _entry(path: str, full: str, status: os.stat_result, piece: memoryview) -> FileEntry:
     try:
         if stat.S_ISLNK(status.st_mode):
-            content = os.fsencode(os.readlink(full))  # noqa: PTH115 - keeps odd bytes
+            target = os.fsencode(os.readlink(full))  # noqa: PTH115 - keeps odd bytes
+            digest, size = blake3(target).hexdigest(), len(target)
         elif stat.S_ISREG(status.st_mode):
-            with open(full, "rb", buffering=0) as file:  # noqa: PTH123 - half the cost of Path.open
-                content = file.read()
+            digest, size = _content(full, piece)
         else:
             raise KbenchError(f"{full}: is neither a file, a folder nor a link")
     except OSError as error:
         raise KbenchError(f"{full}: can't be read: {error.strerror}") from error
-    digest = blake3(content).hexdigest()
-    return FileEntry(mode=_mode(status.st_mode), path=path, digest=digest, size=len(content))
+    return FileEntry(mode=_mode(status.st_mode), path=path, digest=digest, size=size)
+
+
+def _content(full: str, piece: memoryview) -> tuple[str, int]:
+    """A file's digest and size, read into the same piece of memory again and again."""
+    content, size = blake3(), 0
+    descriptor = os.open(full, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while read := os.readv(descriptor, [piece]):
+            content.update(piece[:read])
+            size += read
+    finally:
+        os.close(descriptor)
+    return content.hexdigest(), size
 
 
 def _mode(bits: int) -> Mode:

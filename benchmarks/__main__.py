@@ -29,13 +29,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for row in _rows(options, options.folder or Path(temporary)):
             print(" | ".join(cell for cell in row.cells() if cell), flush=True)
             rows.append(row)
-    text = f"{_machine()}\n\n{table(rows)}"
-    print(f"\n{text}")
+    print(f"\n{_machine()}\n\n{table(rows)}")
     if options.write:
-        before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-        after = rest.partition(END)[2]
-        README.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+        _keep(rows)
     sys.exit(1 if any(row.holds is False for row in rows) else 0)
+
+
+def _keep(rows: Sequence[Row]) -> None:
+    """Renew these rows of the table in the README."""
+    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    earlier, _, after = rest.partition(END)
+    text = f"{_machine()}\n\n{table(rows, earlier)}"
+    README.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -53,7 +58,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, help="where datasets are made and kept (default: a temporary one)"
     )
-    parser.add_argument("--write", action="store_true", help="renew the table in README.md")
+    parser.add_argument(
+        "--write", action="store_true", help="renew what was measured in the table of README.md"
+    )
     return parser.parse_args(arguments)
 
 

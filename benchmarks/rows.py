@@ -22,7 +22,7 @@ class Row:
     holds: bool | None = None
 
     def cells(self) -> tuple[str, ...]:
-        """The row's cells, in the table's order."""
+        """The row's cells, in the table's order; the first two say which figure it is."""
         holds = {True: "yes", False: "**no**", None: ""}[self.holds]
         tasks = f"{self.tasks:,}" if self.tasks else ""
         return (
@@ -102,10 +102,18 @@ def at_most(
     )
 
 
-def table(rows: Iterable[Row]) -> str:
-    """The rows as Markdown."""
-    lines = [_HEAD, ("---",) * len(_HEAD), *(row.cells() for row in rows)]
+def table(rows: Iterable[Row], earlier: str = "") -> str:
+    """The rows as Markdown; those of an earlier table that weren't measured again are kept."""
+    known = {cells[:2]: cells for cells in _cells_of(earlier)}
+    known |= {row.cells()[:2]: row.cells() for row in rows}
+    ordered = sorted(known.values(), key=lambda cells: int(cells[1].replace(",", "") or 10**9))
+    lines = [_HEAD, ("---",) * len(_HEAD), *ordered]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _cells_of(text: str) -> Iterable[tuple[str, ...]]:
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [tuple(line[2:-2].split(" | ")) for line in lines[2:]]
 
 
 def _seconds(value: float) -> str:

@@ -46,6 +46,7 @@ _WAITS = {
     "release": ["validate", "seal", "selfcheck"],
     "verify": [],
 }
+_PATIENCE_SEC = 30.0
 _BUILDS = ("build_bases", "build_images")
 _REBUILD = {
     "name": "rebuild",
@@ -216,11 +217,7 @@ class Graph:
                 self.plan.ask()
             return known and step not in self._forced and self.plan.holds(step, subject)
         except EngineError as error:
-            import multiprocessing  # noqa: PLC0415 - costs as much as a run with nothing to do
-
-            # doit's workers wait for work until they are told otherwise.
-            for worker in multiprocessing.active_children():
-                worker.terminate()
+            _end_workers()
             _leave(error)
 
     def _act(self, step: str, subject: str) -> Definition | TaskError | TaskFailed:
@@ -251,7 +248,8 @@ class Graph:
             self._lock.enter_context(dataset_lock(self.plan.root))
         except KbenchError as error:
             _leave(error)
-        signal.signal(signal.SIGTERM, _interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupt)
         os.register_at_fork(before=self.plan.stop_asking, after_in_child=_die_with_parent)
         sys.excepthook = _say_interrupted
 
@@ -322,26 +320,49 @@ def _details(report: Report) -> Iterable[str]:
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Make a signal what Ctrl-C is: containers are removed, what was finished is kept."""
     del number, frame
+    _ignore_signals()
     raise KeyboardInterrupt
-
-
-def _die_with_parent() -> None:
-    """In a worker: end when the run that started it is killed, instead of waiting for ever."""
-    signal.signal(signal.SIGTERM, _end_quietly)
-    set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
 def _end_quietly(number: int, frame: FrameType | None) -> NoReturn:
     """What `_interrupt` is to a worker, which would say more than the run that it belongs to."""
     del number, frame
+    _ignore_signals()
     raise SystemExit(130)
+
+
+def _ignore_signals() -> None:
+    """Ignore further ones: a worker gets its own, one from the run, and one at the run's death.
+
+    A second one would break off the clearing up.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _die_with_parent() -> None:
+    """In a worker: end when the run that started it is killed, instead of waiting for ever."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end_quietly)
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+
+
+def _end_workers() -> None:
+    """End doit's workers, which else wait for work for ever; each removes its container first."""
+    if "multiprocessing" in sys.modules:
+        workers = sys.modules["multiprocessing"].active_children()
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.join(_PATIENCE_SEC)
 
 
 def _say_interrupted(kind: type[BaseException], error: BaseException, trace: Any) -> None:
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
+    _end_workers()
     sys.stderr.write("interrupted: what was finished is kept; the same command goes on\n")
     sys.stderr.flush()
     os._exit(130)

@@ -92,11 +92,12 @@ def containers() -> set[str]:
     return {name.lstrip("/") for item in listed for name in item["Names"]}
 
 
-def remove_images() -> None:
-    """Remove every image that this process's tests made."""
+def remove_images(*names: str) -> None:
+    """Remove these images, or every image that this process's tests made."""
     client = engine._api.client
     for name in [tag for tag in engine.images() if tag.startswith(f"{NAMESPACE}/")]:
-        client.remove_image(name, force=True)
+        if not names or name in names:
+            client.remove_image(name, force=True)
     client.prune_images(filters={"dangling": True, "label": f"{LABEL}={NAMESPACE}"})
 
 

@@ -60,7 +60,7 @@ def test_a_time_limit_kills_everything_in_the_container(tiny: str) -> None:
 def test_memory_is_told_apart_from_failing(tiny: str) -> None:
     eat = "bash -c 'x=$(head -c 200000000 /dev/zero | tr \"\\0\" x)'"
     assert run(tiny, f"exec {eat}", memory_mb=32).status == "oom"
-    inside = run(tiny, f"{eat}; exit 0", memory_mb=32)
+    inside = run(tiny, f"{eat}; exit 0", memory_mb=64)
     assert (inside.status, inside.exit_code) == ("exited", 0)
     assert inside.notes == ("a process inside was killed for memory",)
 

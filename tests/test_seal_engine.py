@@ -57,7 +57,7 @@ def sealed_image(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -
         assert result.status == "built", result
         yield IMAGE
     finally:
-        engine_box.remove_images()
+        engine_box.remove_images(IMAGE, GIT)
 
 
 def _rootfs() -> bytes:

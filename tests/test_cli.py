@@ -101,3 +101,10 @@ def test_the_engine_that_doesnt_answer_is_one_line_and_exit_2(tmp_path: Path) ->
 @pytest.mark.engine
 def test_the_engine_that_answers_is_named(tmp_path: Path) -> None:
     assert "answers and holds" in kbench(tmp_path, "engine").stdout
+
+
+def test_a_repository_that_is_none_is_named(tmp_path: Path) -> None:
+    Sample(tmp_path)
+    (tmp_path / "empty").mkdir()
+    done = kbench(tmp_path, "sync", "--repository", "empty", code=2)
+    assert done.stderr == "error: empty: isn't a git repository or a bundle\n"

@@ -17,13 +17,12 @@ from kbench_build.errors import KbenchError
 from kbench_build.model import Finding
 from kbench_build.rim.dataset import TASKS
 from kbench_build.rim.git import ObjectStore
-from kbench_build.rim.process import ProcessError, run
+from kbench_build.rim.process import ProcessError
 from kbench_build.rim.store import STATE, write_whole
 from kbench_build.rules import verifier_data
 from kbench_build.rules.patches import parse_patch
 
 _RAW = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev")
-_TIMEOUT = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +84,15 @@ class Upstreams:
 
 
 def _objects(repository: Path) -> Path:
-    """The folder of a repository's objects. Raises `KbenchError`."""
-    command = ["git", "-C", str(repository), "rev-parse", "--git-path", "objects"]
-    said = run(command, timeout=_TIMEOUT).stdout.decode("utf-8", "surrogateescape").rstrip("\n")
-    return (repository / said).absolute()
+    """The folder of a repository's objects; a linked worktree's are those of its repository."""
+    from git import Repo  # noqa: PLC0415 - costs as much as a whole check of a small dataset
+    from git.exc import InvalidGitRepositoryError  # noqa: PLC0415
+
+    try:
+        with Repo(repository) as found:
+            return Path(found.common_dir).absolute() / "objects"
+    except InvalidGitRepositoryError as error:
+        raise KbenchError(f"{repository}: isn't a git repository or a bundle") from error
 
 
 def sync(

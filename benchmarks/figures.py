@@ -127,7 +127,8 @@ def idle(ground: Ground, repeats: int) -> Iterator[Row]:
     what, to = "`doit`, up to date", "plain doit graph"
     if n <= SMALL:
         yield rows.ratio(what, n, everything, walk, to="import doit, stat walk", limit=3.0)
-    yield rows.ratio(what, n, everything, plain, to=to, limit=2.5 if large else None)
+    else:
+        yield rows.ratio(what, n, everything, plain, to=to, limit=2.5 if large else None)
     what = "`doit validate`, up to date"
     yield rows.ratio(what, n, validation, plain, to=to, limit=1.0 if large else None)
     limit = 250 if large else None

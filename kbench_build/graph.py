@@ -250,6 +250,8 @@ class Graph:
             _leave(error)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _interrupt)
+        # Held back while a worker is made, a signal can't find it with the handlers of the run.
+        os.register_at_fork(before=_hold_signals, after_in_parent=_let_signals)
         os.register_at_fork(before=self.plan.stop_asking, after_in_child=_die_with_parent)
         sys.excepthook = _say_interrupted
 
@@ -346,6 +348,15 @@ def _die_with_parent() -> None:
         signal.signal(number, _end_quietly)
     set_parent_death_signal = 1
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+    _let_signals()
+
+
+def _hold_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+
+
+def _let_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 
 
 def _end_workers() -> None:

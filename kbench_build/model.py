@@ -7,7 +7,7 @@ Paths inside a dataset are POSIX strings relative to its root. Times are seconds
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 Severity = Literal["error", "warning", "note"]
 
@@ -20,8 +20,6 @@ Outcome = Literal[
     "infra-error",
     "invalid",
 ]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-
 # The subject of a step about the dataset as a whole; no task's folder is called that.
 DATASET = "@dataset"
 

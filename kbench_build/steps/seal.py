@@ -19,6 +19,7 @@ from kbench_build.rim.checkout import CheckoutContents, read_checkout
 from kbench_build.rim.dataset import TASKS, read_task_toml
 from kbench_build.rim.git import ObjectStore, git_version, ids_beyond
 from kbench_build.rim.process import ProcessError
+from kbench_build.rules.findings import to_json
 from kbench_build.rules.fix_ids import Forbidden, post_image_ids
 from kbench_build.rules.seal import MEND, Expected, Found, prove
 
@@ -71,7 +72,7 @@ def seal(
         seconds=time.monotonic() - started,
         data={
             "proof": proof,
-            "findings": [_as_json(f) for f in findings],
+            "findings": [to_json(f) for f in findings],
             "details": [f"{f}\n    {f.mend}" for f in findings],
         },
     )
@@ -211,17 +212,6 @@ def _workdir(place: Path, engine: ImageReader, image: str) -> str:
 def _no_checkout(file: str) -> Finding:
     rule, message = "seal.checkout", "the image has no folder at the checkout's place"
     return Finding(rule=rule, severity="error", file=file, message=message, mend=MEND[rule])
-
-
-def _as_json(finding: Finding) -> dict[str, str]:
-    return {
-        "rule": finding.rule,
-        "severity": finding.severity,
-        "file": finding.file,
-        "where": finding.where,
-        "message": finding.message,
-        "mend": finding.mend,
-    }
 
 
 def _summary(findings: Sequence[Finding], proof: Mapping[str, Any]) -> str:

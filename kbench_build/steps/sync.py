@@ -169,18 +169,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise KbenchError(f"{path}: isn't an object")
     return value
-
-
-def main() -> None:
-    """`python -m kbench_build.steps.sync ROOT REPOSITORY|- TASK…`, for a dataset being written."""
-    import sys  # noqa: PLC0415
-
-    root, repository, *tasks = sys.argv[1:]
-    source = None if repository == "-" else Path(repository)
-    for synced in sync(Path(root), tasks, repository=source):
-        print(synced.task, *(synced.changed or ("unchanged",)), synced.note)  # noqa: T201
-        print(*synced.findings, sep="\n")  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()

@@ -9,8 +9,9 @@ is not trusted the next time.
 """
 
 import json
+import mmap
 import os
-import stat
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -28,10 +29,18 @@ IGNORED_NAMES = frozenset({"__pycache__", ".DS_Store", ".git"})
 IGNORED_ENDINGS = (".pyc", ".swp", ".swo", "~")
 
 _CLOCK_GRAIN_NS = 50_000_000
-# So small that it stays in the processor's cache between reading and hashing.
-_PIECE = 1 << 16
-
 Mode = Literal["100644", "100755", "120000"]
+_LINK: Mode = "120000"
+
+
+class _Own(threading.local):
+    """What a thread reads files into. It begins at a page: hashing is a tenth faster from there."""
+
+    def __init__(self) -> None:
+        self.piece = memoryview(mmap.mmap(-1, 1 << 20))
+
+
+_own = _Own()
 
 
 def ignored(name: str) -> bool:
@@ -44,19 +53,9 @@ def scan_tree(folder: Path, prefix: str = "") -> tuple[FileEntry, ...]:
 
     Paths are relative to the folder, with the prefix in front.
     """
-    piece = memoryview(bytearray(_PIECE))
-    entries = (_entry(prefix + path, full, status, piece) for path, full, status in _walk(folder))
+    found = ((prefix + below, item) for below, files in _listed(folder) for item in files)
+    entries = (_entry(before + item.name, item) for before, item in found)
     return tuple(sorted(entries, key=lambda e: os.fsencode(e.path)))
-
-
-def _walk(folder: Path) -> Iterator[tuple[str, str, os.stat_result]]:
-    """(POSIX path below the folder, full path, stat) of every file, in the file system's order."""
-    for prefix, files in _listed(folder):
-        for item in files:
-            try:
-                yield prefix + item.name, item.path, item.stat(follow_symlinks=False)
-            except OSError as error:
-                raise KbenchError(f"{item.path}: can't be read: {error.strerror}") from error
 
 
 def _listed(folder: Path) -> Iterator[tuple[str, list["os.DirEntry[str]"]]]:
@@ -79,37 +78,36 @@ def _listed(folder: Path) -> Iterator[tuple[str, list["os.DirEntry[str]"]]]:
         yield prefix, files
 
 
-def _entry(path: str, full: str, status: os.stat_result, piece: memoryview) -> FileEntry:
+def _entry(path: str, item: "os.DirEntry[str]") -> FileEntry:
     try:
-        if stat.S_ISLNK(status.st_mode):
-            target = os.fsencode(os.readlink(full))  # noqa: PTH115 - keeps odd bytes
-            digest, size = blake3(target).hexdigest(), len(target)
-        elif stat.S_ISREG(status.st_mode):
-            digest, size = _content(full, piece)
+        if item.is_symlink():
+            target = os.fsencode(os.readlink(item.path))  # noqa: PTH115 - keeps odd bytes
+            mode, digest, size = _LINK, blake3(target).hexdigest(), len(target)
+        elif item.is_file(follow_symlinks=False):
+            mode, digest, size = _content(item.path)
         else:
-            raise KbenchError(f"{full}: is neither a file, a folder nor a link")
+            raise KbenchError(f"{item.path}: is neither a file, a folder nor a link")
     except OSError as error:
-        raise KbenchError(f"{full}: can't be read: {error.strerror}") from error
-    return FileEntry(mode=_mode(status.st_mode), path=path, digest=digest, size=size)
+        raise KbenchError(f"{item.path}: can't be read: {error.strerror}") from error
+    return FileEntry(mode=mode, path=path, digest=digest, size=size)
 
 
-def _content(full: str, piece: memoryview) -> tuple[str, int]:
-    """A file's digest and size, read into the same piece of memory again and again."""
-    content, size = blake3(), 0
-    descriptor = os.open(full, os.O_RDONLY | os.O_CLOEXEC)
+def _content(path: str) -> tuple[Mode, str, int]:
+    """A file's mode, digest and size, all three of the one that was opened."""
+    content, size, piece = blake3(), 0, _own.piece
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
+        status = os.fstat(descriptor)
         while read := os.readv(descriptor, [piece]):
             content.update(piece[:read])
             size += read
+            # The end isn't looked for where it must be: a call less for each file.
+            if size == status.st_size:
+                break
     finally:
         os.close(descriptor)
-    return content.hexdigest(), size
-
-
-def _mode(bits: int) -> Mode:
-    if stat.S_ISLNK(bits):
-        return "120000"
-    return "100755" if bits & 0o111 else "100644"
+    mode: Mode = "100755" if status.st_mode & 0o111 else "100644"
+    return mode, content.hexdigest(), size
 
 
 class TreeIndex:

@@ -424,7 +424,9 @@ class Plan:
         from kbench_build.steps import release  # noqa: PLC0415
 
         inputs = self._release_inputs("")
-        return release.release(self.survey.dataset, self.proof(), inputs=inputs)
+        return release.release(
+            self.survey.dataset, self.proof(), inputs=inputs, known=self.survey.listings
+        )
 
     def _release_is_there(self) -> bool:
         from kbench_build.steps import release  # noqa: PLC0415

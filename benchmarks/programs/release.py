@@ -15,7 +15,13 @@ began = time.perf_counter()
 plan = Plan(Path(sys.argv[1]))
 inputs = plan.steps["release"].inputs(DATASET)
 dataset = plan.survey.dataset
-report = release.release(dataset, plan.proof(), inputs=inputs, threads=int(sys.argv[2]))
+report = release.release(
+    dataset,
+    plan.proof(),
+    inputs=inputs,
+    known=plan.survey.listings,
+    threads=int(sys.argv[2]),
+)
 if not report.ok:
     sys.exit(report.summary)
 print(time.perf_counter() - began)

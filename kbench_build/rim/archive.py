@@ -2,8 +2,10 @@
 
 Writing promises: POSIX (PAX) tar, so that every name fits; regular files and links only, in the
 order in which they are added; owner and group 0 without names, modes 0644 and 0755, one fixed time.
-Compressed (`rim/compress.py`) to the same bytes with every number of threads; other versions of
-zstd may compress otherwise, so the tar stream has a digest of its own. Files are streamed.
+Compressed to the same bytes with every number of threads from one up (the call without threads,
+which compresses otherwise, is never made): the jobs have a fixed size. Other versions of zstd may
+compress otherwise, so the tar stream has a digest of its own. Files are streamed; the window and
+the tables take 140 MB.
 
 Reading promises: one pass, nothing is extracted. Only what this module would write is accepted: a
 member that leaves its folder, a link that leads out of it, a device, a folder entry, an unknown
@@ -14,8 +16,8 @@ Which files enter, and what the digests must be, is left to the steps.
 
 import hashlib
 import io
+import mmap
 import os
-import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,22 +29,29 @@ import zstandard
 from blake3 import blake3
 
 from kbench_build.errors import KbenchError
-from kbench_build.rim import compress
-from kbench_build.rim.process import ProcessError, feed
 from kbench_build.rim.tree import Mode
 
 FORMAT = "pax"
-COMPRESSION = compress.DESCRIPTION
+COMPRESSION = "zstd level 10, window_log 27, hash_log 20, long-distance matching, 4 MiB jobs"
 ZSTD_VERSION = ".".join(map(str, zstandard.ZSTD_VERSION))
 
 # 1 February 1980: in every time zone after 1 January 1980, the first day that zip can say.
 MEMBER_TIME = 318_211_200
 
+_LEVEL = 10
+_WINDOW_LOG = 27
+# A quarter of the level's own size: 30 MB and a quarter of the time less, for 0.6 % more output.
+_HASH_LOG = 20
+_JOB_BYTES = 4 << 20
+# A job begins without reading what came before it: a quarter of the time less, for 2 % more
+# output, since long-distance matching looks back over the whole window all the same.
+_NO_OVERLAP = 1
+
 _BLOCK = 512
 _RECORD = 10_240
 _CHUNK = 1 << 20
 # So small that it stays in the processor's cache while it is hashed three times.
-_PIECE = 1 << 16
+_PIECE = 1 << 17
 _MOST_HEADER_BYTES = 1 << 20
 _MOST_BYTES = 1 << 38
 _PAX_KEYS = frozenset({"path", "linkpath", "size", "hdrcharset"})
@@ -82,13 +91,34 @@ def compressed(file: IO[bytes], *, threads: int = 2) -> Iterator[IO[bytes]]:
 
     `threads` changes the speed, never the bytes. A full disk is a `KbenchError` with the file.
     """
-    program = [sys.executable, "-I", str(Path(compress.__file__)), str(threads)]
-    try:
-        with feed(program, stdout=file) as stream:
-            yield stream
-    except ProcessError as error:
-        said = error.stderr.decode("utf-8", "replace").strip() or str(error)
-        raise KbenchError(f"{file.name}: can't be written: {said}") from error
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        _LEVEL,
+        window_log=_WINDOW_LOG,
+        hash_log=_HASH_LOG,
+        enable_ldm=True,
+        job_size=_JOB_BYTES,
+        overlap_log=_NO_OVERLAP,
+        threads=max(1, threads),
+        write_checksum=True,
+    )
+    compressor = zstandard.ZstdCompressor(compression_params=parameters)
+    stream = compressor.stream_writer(_Output(file), closefd=False)  # type: ignore[arg-type]
+    yield stream
+    stream.close()  # type: ignore[no-untyped-call]
+
+
+class _Output:
+    """Where compressed bytes go, so that an error there is told from one of a file being read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, data: bytes) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            name = self._file.name
+            raise KbenchError(f"{name}: can't be written: {error.strerror}") from error
 
 
 class ArchiveWriter:
@@ -97,7 +127,7 @@ class ArchiveWriter:
     def __init__(self, stream: IO[bytes]) -> None:
         """`stream` is what `compressed` gives, or any other that can be written to."""
         self._out = stream
-        self._piece = memoryview(bytearray(_PIECE))
+        self._piece = memoryview(mmap.mmap(-1, _PIECE))
         self._hash = blake3()
         self._size = 0
 
@@ -108,8 +138,6 @@ class ArchiveWriter:
                 return self.add_data(name, os.fsencode(path.readlink()), mode)
             with path.open("rb", buffering=0) as file:
                 return self._stream_file(name, file, mode, path)
-        except BrokenPipeError:
-            raise  # the stream that is written to, not the file that is read
         except OSError as error:
             raise KbenchError(f"{path}: can't be read: {error.strerror}") from error
 
@@ -185,7 +213,7 @@ def read_archive(
     """
     try:
         with path.open("rb") as file:
-            decompressor = zstandard.ZstdDecompressor(max_window_size=1 << compress.WINDOW_LOG)
+            decompressor = zstandard.ZstdDecompressor(max_window_size=1 << _WINDOW_LOG)
             reader = decompressor.stream_reader(file, read_across_frames=True)
             yield from _Reader(reader, path.name, keep, most_bytes).members()
     except zstandard.ZstdError as error:

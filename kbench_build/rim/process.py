@@ -2,11 +2,9 @@
 
 import shlex
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from kbench_build.errors import KbenchError
 
@@ -71,38 +69,3 @@ def run(
             argv, reason, code=done.returncode, stdout=done.stdout, stderr=done.stderr
         )
     return Completed(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
-
-
-@contextmanager
-def feed(argv: Sequence[str], *, stdout: IO[bytes], timeout: float = 600) -> Iterator[IO[bytes]]:
-    """Run a program on what the block writes; what the program writes goes to an open file.
-
-    The program has `timeout` seconds to end after the block did; where the block fails, it is
-    killed. Raises `ProcessError`.
-    """
-    try:
-        process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE, bufsize=1 << 16
-        )
-    except OSError as error:
-        reason = f"couldn't start: {error.strerror}"
-        raise ProcessError(argv, reason, code=None, stdout=b"", stderr=b"") from error
-    if process.stdin is None:
-        raise AssertionError("a pipe was asked for")
-    reads_all = False
-    try:
-        # A program that stopped reading says why by its exit code and its error stream.
-        with suppress(BrokenPipeError):
-            yield process.stdin
-            process.stdin.flush()
-            reads_all = True
-        _, stderr = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        reason = f"didn't end within {timeout:g} s"
-        raise ProcessError(argv, reason, code=None, stdout=b"", stderr=b"") from None
-    finally:
-        process.kill()
-        process.wait()
-    if process.returncode != 0 or not reads_all:
-        reason = f"ended with exit code {process.returncode}"
-        raise ProcessError(argv, reason, code=process.returncode, stdout=b"", stderr=stderr)

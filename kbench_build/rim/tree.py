@@ -15,11 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import orjson
 from blake3 import blake3
 
+from kbench_build import __version__
 from kbench_build.errors import KbenchError
 from kbench_build.model import FileEntry
 from kbench_build.rim.store import STATE, write_whole
@@ -29,8 +30,10 @@ IGNORED_NAMES = frozenset({"__pycache__", ".DS_Store", ".git"})
 IGNORED_ENDINGS = (".pyc", ".swp", ".swo", "~")
 
 _CLOCK_GRAIN_NS = 50_000_000
+_MADE_BY = f"kbench-build {__version__}".encode("ascii")
 Mode = Literal["100644", "100755", "120000"]
 _LINK: Mode = "120000"
+_MODES: Mapping[str, Mode] = {mode: mode for mode in get_args(Mode)}
 
 
 class _Own(threading.local):
@@ -48,17 +51,35 @@ def ignored(name: str) -> bool:
     return name in IGNORED_NAMES or name.endswith(IGNORED_ENDINGS)
 
 
-def scan_tree(folder: Path, prefix: str = "") -> tuple[FileEntry, ...]:
+def scan_tree(
+    folder: Path, prefix: str = "", *, without: frozenset[str] = frozenset()
+) -> tuple[FileEntry, ...]:
     """Every file below the folder with its digest, sorted by path. Links are not followed.
 
-    Paths are relative to the folder, with the prefix in front.
+    Paths are relative to the folder, with the prefix in front. `without` names folders (paths
+    relative to the folder) that are left out.
     """
-    found = ((prefix + below, item) for below, files in _listed(folder) for item in files)
+    listed = _listed(folder, without)
+    found = ((prefix + below, item) for below, files in listed for item in files)
     entries = (_entry(before + item.name, item) for before, item in found)
     return tuple(sorted(entries, key=lambda e: os.fsencode(e.path)))
 
 
-def _listed(folder: Path) -> Iterator[tuple[str, list["os.DirEntry[str]"]]]:
+def listing(files: Iterable[FileEntry]) -> str:
+    """Files as one text, which costs far less to keep and read than a list of values."""
+    return "".join(f"{f.mode} {f.digest} {f.size} {f.path}\0" for f in files)
+
+
+def files_of(text: str, prefix: str = "") -> Iterator[FileEntry]:
+    """The files of a listing, with the prefix in front of their paths."""
+    for line in text.split("\0")[:-1]:
+        mode, digest, size, path = line.split(" ", 3)
+        yield FileEntry(mode=_MODES[mode], path=prefix + path, digest=digest, size=int(size))
+
+
+def _listed(
+    folder: Path, without: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, list["os.DirEntry[str]"]]]:
     """Each folder, as what stands before its files' names, and these files."""
     pending = [("", os.fspath(folder))]
     while pending:
@@ -70,7 +91,8 @@ def _listed(folder: Path) -> Iterator[tuple[str, list["os.DirEntry[str]"]]]:
                     if ignored(item.name):
                         continue
                     if item.is_dir(follow_symlinks=False):
-                        pending.append((f"{prefix}{item.name}/", item.path))
+                        if prefix + item.name not in without:
+                            pending.append((f"{prefix}{item.name}/", item.path))
                     else:
                         files.append(item)
         except OSError as error:
@@ -126,7 +148,8 @@ class TreeIndex:
             lines = self._path.read_bytes().split(b"\n")
         except OSError:
             return
-        for line in lines:
+        # What another version described may hold other keys.
+        for line in lines if lines[0] == _MADE_BY else ():
             fields = line.split(b"\t", 2)
             if len(fields) == 3:
                 self._known[os.fsdecode(fields[0])] = (fields[1].decode("ascii"), fields[2])
@@ -163,11 +186,11 @@ class TreeIndex:
         if not self._changed and len(self._known) == len(folders):
             return
         lines = [
-            b"%s\t%s\t%s\n" % (os.fsencode(folder), signature.encode("ascii"), value)
+            b"%s\t%s\t%s" % (os.fsencode(folder), signature.encode("ascii"), value)
             for folder, (signature, value) in sorted(self._known.items())
             if folder in folders and not {"\t", "\n"} & set(folder)
         ]
-        write_whole(self._path, b"".join(lines))
+        write_whole(self._path, b"\n".join([_MADE_BY, *lines, b""]))
         self._changed = False
 
     def _signature(self, folder: str, names: Iterable[str]) -> tuple[str, int]:

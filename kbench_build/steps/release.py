@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 
 from kbench_build import __version__, digest, runtime
 from kbench_build.errors import KbenchError
@@ -23,7 +24,7 @@ from kbench_build.model import DATASET, FileEntry, Finding, Report
 from kbench_build.rim import archive, releases, schemas
 from kbench_build.rim.config import CONFIG
 from kbench_build.rim.dataset import BASES, TASKS, Dataset
-from kbench_build.rim.tree import ignored, scan_tree
+from kbench_build.rim.tree import files_of, ignored, scan_tree
 from kbench_build.rules import findings as finding_rules
 from kbench_build.rules import harbor, harbor_dataset, release_gate
 from kbench_build.rules.about_task import TASK_TOML, AboutTask, about_task
@@ -129,16 +130,24 @@ def release_folder(dataset: Dataset) -> Path:
 
 
 def release(
-    dataset: Dataset, proof: Proof, *, inputs: str, previous: Path | None = None, threads: int = 2
+    dataset: Dataset,
+    proof: Proof,
+    *,
+    inputs: str,
+    known: Mapping[str, str] = MappingProxyType({}),
+    previous: Path | None = None,
+    threads: int = 2,
 ) -> Report:
     """Make the release, or say everything that stands against it.
 
-    `inputs` is what `inputs()` gave; `previous` the folder of an earlier release outside `dist/`.
+    `inputs` is what `inputs()` gave; `known` the listings of folders whose files' digests needn't
+    be taken again before they are packed; `previous` the folder of an earlier release outside
+    `dist/`.
     The report's data has `folder` and `archive` (paths relative to the root), `content` (the hash),
     `is_new`, and `findings`.
     """
     began = time.monotonic()
-    source = _source(dataset)
+    source = _source(dataset, known)
     draft = _draft(dataset, proof, source)
     earlier = _earlier(dataset, previous)
     changes = changes_between(earlier.previous, draft)
@@ -182,8 +191,8 @@ def _summary(draft: Lock, findings: Iterable[Finding], *, is_new: bool) -> str:
     return f"{draft.folder} {state}: {len(draft.tasks)} tasks, content {draft.content[:16]}"
 
 
-def _source(dataset: Dataset) -> _Source:
-    files = tuple(sorted(_files(dataset.root), key=lambda f: os.fsencode(f.path)))
+def _source(dataset: Dataset, known: Mapping[str, str]) -> _Source:
+    files = tuple(sorted(_files(dataset.root, known), key=lambda f: os.fsencode(f.path)))
     about, findings = {}, list(release_gate.unusable_files(files))
     for task in dataset.tasks:
         about[task], flaws = _about(dataset.root, task)
@@ -194,11 +203,14 @@ def _source(dataset: Dataset) -> _Source:
     return _Source(files=files, about=about, template=template, findings=tuple(findings))
 
 
-def _files(root: Path) -> Iterator[FileEntry]:
+def _files(root: Path, known: Mapping[str, str]) -> Iterator[FileEntry]:
     """The files that are released, except those that the release makes."""
+    for folder, text in known.items():
+        yield from files_of(text, f"{folder}/")
     for folder in _FOLDERS:
         if (root / folder).is_dir():
-            for entry in scan_tree(root / folder, f"{folder}/"):
+            without = frozenset(k.removeprefix(f"{folder}/") for k in known)
+            for entry in scan_tree(root / folder, f"{folder}/", without=without):
                 if entry.path not in GENERATED:
                     yield entry
     for file in root.iterdir():

@@ -14,7 +14,7 @@ from kbench_build.errors import KbenchError
 from kbench_build.model import Base, FileEntry, Finding, TaskFacts
 from kbench_build.rim.config import CONFIG
 from kbench_build.rim.dataset import BASES, TASKS, Dataset, open_dataset, read_task_toml
-from kbench_build.rim.tree import TreeIndex, scan_tree
+from kbench_build.rim.tree import TreeIndex, listing, scan_tree
 from kbench_build.rules.dockerfile import images, parse_dockerfile
 from kbench_build.rules.manifest import parse_manifest
 
@@ -33,13 +33,17 @@ class BaseFolder:
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """A dataset as it is now. `findings` are those of the manifest; `folders` go by repository."""
+    """A dataset as it is now. `findings` are those of the manifest; `folders` go by repository.
+
+    `listings` has the files of each task, by the task's folder (see `rim.tree.files_of`).
+    """
 
     dataset: Dataset
     bases: tuple[Base, ...]
     findings: tuple[Finding, ...]
     folders: Mapping[str, BaseFolder]
     tasks: Mapping[str, TaskFacts]
+    listings: Mapping[str, str]
 
 
 def survey(root: Path) -> Survey:
@@ -47,12 +51,20 @@ def survey(root: Path) -> Survey:
     dataset = open_dataset(root)
     bases, findings = parse_manifest(dataset.manifest)
     index = TreeIndex(root)
-    tasks = {name: _task(index, name) for name in dataset.tasks}
+    seen = {name: index.look(f"{TASKS}/{name}", _describe_task) for name in dataset.tasks}
+    tasks = {name: _task(name, value) for name, value in seen.items()}
     repos = [b.repo for b in bases if (root / b.context).is_dir()]
     folders = {repo: _folder(index, repo) for repo in dict.fromkeys(repos)}
     looked = {f"{TASKS}/{name}" for name in tasks} | {f"{BASES}/{repo}" for repo in folders}
     index.save(frozenset(looked))
-    return Survey(dataset=dataset, bases=bases, findings=findings, folders=folders, tasks=tasks)
+    return Survey(
+        dataset=dataset,
+        bases=bases,
+        findings=findings,
+        folders=folders,
+        tasks=tasks,
+        listings={f"{TASKS}/{name}": value["files"] for name, value in seen.items()},
+    )
 
 
 def config_digest(root: Path) -> str:
@@ -82,8 +94,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _task(index: TreeIndex, name: str) -> TaskFacts:
-    value = index.look(f"{TASKS}/{name}", _describe_task)
+def _task(name: str, value: Mapping[str, Any]) -> TaskFacts:
     return TaskFacts(
         id=name,
         digest=value["digest"],
@@ -110,6 +121,7 @@ def _describe_task(folder: Path) -> Mapping[str, Any]:
         "froms": list(images(parse_dockerfile(dockerfile))),
         "has_image": bool(dockerfile or _table(document, "environment").get("docker_image")),
         "base_commit": _base_commit(document),
+        "files": listing(files),
     }
 
 

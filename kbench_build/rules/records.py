@@ -24,13 +24,13 @@ class FormatError(ValueError):
 
 def to_json(value: Any) -> Any:
     """The JSON value of a record, or of mappings and tuples of records."""
+    if value is None or isinstance(value, (str, int, float)):
+        return value  # most are: asking what else they might be takes longer
     if is_dataclass(value) and not isinstance(value, type):
         return {name: to_json(getattr(value, name)) for name in _field_names(type(value))}
-    if isinstance(value, Mapping):
-        return {key: to_json(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
         return [to_json(item) for item in value]
-    return value
+    return {key: to_json(item) for key, item in value.items()}
 
 
 def from_json(kind: type[T], value: Any, path: str = "") -> T:

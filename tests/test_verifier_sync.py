@@ -9,7 +9,7 @@ import pytest
 
 from kbench_build import runtime
 from kbench_build.errors import KbenchError
-from kbench_build.rules.verifier_data import SHIPPED
+from kbench_build.rules.shipped import SHIPPED
 from kbench_build.steps.sync import Synced, sync
 from tests.verifier_box import git
 

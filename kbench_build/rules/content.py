@@ -9,18 +9,16 @@ is `tests/verify.json`). *own*: expected tests or a hidden patch, graded by a `t
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-import orjson
-
 from kbench_build.model import Base, FolderEntry
 from kbench_build.rules.build_context import sources
 from kbench_build.rules.dockerfile import Instruction, parse_dockerfile
 from kbench_build.rules.expected_tests import Expected, expected_of
+from kbench_build.rules.parsing import Flaw, parse_json, parse_toml
 from kbench_build.rules.patches import Patch, parse_patch
 
 Form = Literal["shipped", "own", "plain"]
@@ -48,7 +46,6 @@ _LIMITS: Mapping[str, int] = {
 _SCRIPT_LIMIT = MIB
 _PATCH_LIMIT = 64 * MIB
 _READ = re.compile(r"(?:environment|solution|tests)/[^/]+\.(?:sh|py)|environment/[^/]+\.patch")
-_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 def limit(path: str) -> int | None:
@@ -58,15 +55,6 @@ def limit(path: str) -> int | None:
     if _READ.fullmatch(path):
         return _PATCH_LIMIT if path.endswith(".patch") else _SCRIPT_LIMIT
     return None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Flaw:
-    """Something wrong with a file: the spot in it (may be empty) and what."""
-
-    file: str
-    where: str = ""
-    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,55 +200,3 @@ def _parsed(
         syntax.append(value)
         return None
     return value
-
-
-def parse_toml(path: str, data: bytes) -> Mapping[str, Any] | Flaw:
-    """A TOML document as JSON values (dates become text), or where it goes wrong."""
-    text = ""
-    try:
-        text = data.decode("utf-8")
-        return {key: _plain(value) for key, value in tomllib.loads(text).items()}
-    except UnicodeDecodeError as error:
-        return not_utf8(path, data, error)
-    except tomllib.TOMLDecodeError as error:
-        place = _PLACE.search(str(error))
-        line, column = (place[1], place[2]) if place and place[1] else _end_of(text)
-        where = f"line {line}, column {column}"
-        return Flaw(file=path, where=where, message=_PLACE.sub("", str(error)))
-    except (ValueError, RecursionError) as error:
-        return Flaw(file=path, message=str(error) or "nested too deeply")
-
-
-def _end_of(text: str) -> tuple[int, int]:
-    """Line and column behind the last character, from 1."""
-    return text.count("\n") + 1, len(text.rpartition("\n")[2]) + 1
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and value - value != 0:
-        return str(value)  # inf and nan are no numbers of JSON
-    return value if isinstance(value, str | bool | int | float) else str(value)
-
-
-def parse_json(path: str, data: bytes) -> Mapping[str, Any] | Flaw:
-    """A JSON object, or where it goes wrong."""
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        return Flaw(file=path, where=where, message=error.msg)
-    if not isinstance(value, dict):
-        return Flaw(file=path, message="holds no JSON object")
-    return value
-
-
-def not_utf8(path: str, data: bytes, error: UnicodeDecodeError) -> Flaw:
-    """The flaw of a text that isn't UTF-8, with its line and column."""
-    before = data[: error.start]
-    line, column = before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1
-    where = f"line {line}, column {column}"
-    return Flaw(file=path, where=where, message=f"byte 0x{data[error.start]:02x} isn't UTF-8")

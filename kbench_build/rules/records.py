@@ -5,7 +5,7 @@ names the path to the bad key (`tasks[3].bases[0]: must be a string, not 7`). Le
 the values mean.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType

@@ -13,16 +13,6 @@ from kbench_build.model import Finding
 from kbench_build.rules.patches import FilePatch, Patch
 from kbench_build.runtime.verify_checkout import Globs
 
-# Place in a task → file in kbench_build/runtime. The same bytes in every task.
-SHIPPED: Mapping[str, str] = {
-    "environment/check_git_changes.sh": "check_git_changes.sh",
-    "environment/seal_git_history.sh": "seal_git_history.sh",
-    "solution/solve.sh": "solve.sh",
-    "tests/junit_compare.py": "junit_compare.py",
-    "tests/kotlin_logs_collector.sh": "kotlin_logs_collector.sh",
-    "tests/test.sh": "test.sh",
-    "tests/verify_checkout.py": "verify_checkout.py",
-}
 _BUILD_FILES = (
     "**/build.gradle",
     "**/build.gradle.kts",

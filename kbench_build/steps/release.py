@@ -38,7 +38,6 @@ from kbench_build.rules.changes import (
     other_files,
 )
 from kbench_build.rules.checksums import parse_sums, sums_text
-from kbench_build.rules.content import Flaw, parse_toml
 from kbench_build.rules.draft import Proof, Title, draft_lock, finished
 from kbench_build.rules.lock import (
     Archive,
@@ -52,8 +51,9 @@ from kbench_build.rules.lock import (
     parse_lock,
     verifier_of,
 )
+from kbench_build.rules.parsing import Flaw, parse_toml
 from kbench_build.rules.records import FormatError
-from kbench_build.rules.verifier_data import SHIPPED
+from kbench_build.rules.shipped import SHIPPED
 from kbench_build.rules.versions import Version, VersionError, parse_version, previous_of
 
 STEP = "release"

@@ -21,6 +21,7 @@ from kbench_build.rim.process import ProcessError
 from kbench_build.rim.store import STATE, write_whole
 from kbench_build.rules import verifier_data
 from kbench_build.rules.patches import parse_patch
+from kbench_build.rules.shipped import SHIPPED
 
 _RAW = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev")
 
@@ -113,7 +114,7 @@ def _task(root: Path, task: str, upstreams: Upstreams, check: bool) -> Synced:
     folder = root / TASKS / task
     if not (folder / "tests" / "verify.json").is_file():
         return Synced(task=task, changed=(), findings=(), note="has its own verifier")
-    wanted = {place: _shipped(name) for place, name in verifier_data.SHIPPED.items()}
+    wanted = {place: _shipped(name) for place, name in SHIPPED.items()}
     data = _read_json(folder / "tests" / "verify.json")
     base = data.get("base_commit")
     note: str = ""

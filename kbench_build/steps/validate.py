@@ -24,7 +24,8 @@ from kbench_build.rim.tree import ignored, scan_tree
 
 if TYPE_CHECKING:
     from kbench_build.rules.base_inputs import BaseInput
-    from kbench_build.rules.content import Around, Content, Flaw
+    from kbench_build.rules.content import Around, Content
+    from kbench_build.rules.parsing import Flaw
 
 STEP = "validate"
 _ELSEWHERE = frozenset({"manifest/line", "manifest/unterminated", "bases/inputs"})
@@ -46,12 +47,13 @@ SOURCES = (
     "rules/findings.py",
     "rules/layout.py",
     "rules/manifest.py",
+    "rules/parsing.py",
     "rules/patch_checks.py",
     "rules/patches.py",
     "rules/recipes.py",
+    "rules/shipped.py",
     "rules/task_toml.py",
     "rules/verifier.py",
-    "rules/verifier_data.py",
     "steps/validate.py",
 )
 
@@ -133,7 +135,7 @@ def read_task(root: Path, task: str, around: Around) -> Content:
 
 
 def _unread(entries: tuple[FolderEntry, ...], reasons: Mapping[str, str]) -> tuple[Flaw, ...]:
-    from kbench_build.rules.content import Flaw  # noqa: PLC0415
+    from kbench_build.rules.parsing import Flaw  # noqa: PLC0415
 
     broken = {e.path: f"can't be read: {e.error}" for e in entries if e.error}
     return tuple(Flaw(file=p, message=m) for p, m in sorted({**broken, **reasons}.items()))
@@ -141,7 +143,7 @@ def _unread(entries: tuple[FolderEntry, ...], reasons: Mapping[str, str]) -> tup
 
 def misfits(task: Content) -> tuple[Flaw, ...]:
     """What doesn't fit its schema in the task's documents."""
-    from kbench_build.rules.content import Flaw  # noqa: PLC0415
+    from kbench_build.rules.parsing import Flaw  # noqa: PLC0415
 
     return tuple(
         Flaw(file=path, where=where, message=message)
@@ -152,8 +154,8 @@ def misfits(task: Content) -> tuple[Flaw, ...]:
 
 def unknown(task: Content) -> tuple[Flaw, ...]:
     """The keys in the task's documents that no schema names."""
-    from kbench_build.rules.content import Flaw  # noqa: PLC0415
     from kbench_build.rules.documents import unknown_keys  # noqa: PLC0415
+    from kbench_build.rules.parsing import Flaw  # noqa: PLC0415
 
     return tuple(
         Flaw(file=path, where=where, message=message)
@@ -165,7 +167,7 @@ def unknown(task: Content) -> tuple[Flaw, ...]:
 @cache
 def shipped() -> Mapping[str, bytes]:
     """The files that are the same in every task: place in the task → content."""
-    from kbench_build.rules.verifier_data import SHIPPED  # noqa: PLC0415
+    from kbench_build.rules.shipped import SHIPPED  # noqa: PLC0415
 
     folder = Path(str(runtime.__file__)).parent
     return {place: (folder / name).read_bytes() for place, name in SHIPPED.items()}

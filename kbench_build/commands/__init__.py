@@ -1,0 +1,1 @@
+"""The commands of `kbench`, a module each. What does the work is imported when it is asked for."""

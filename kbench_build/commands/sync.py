@@ -1,0 +1,41 @@
+"""`kbench sync`: renew what all tasks share."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from kbench_build.commands.options import ROOT, check_tasks
+
+
+@click.command()
+@click.argument("tasks", nargs=-1)
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 if a file differs.")
+@click.option(
+    "--repository",
+    type=click.Path(exists=True, path_type=Path),
+    help="A repository or bundle that holds the base commits (default: the generated bundles).",
+)
+@ROOT
+def sync(tasks: tuple[str, ...], check: bool, repository: Path | None, root: Path) -> None:
+    """Renew the files that all tasks share, and what verify.json takes from upstream.
+
+    TASKS are ids; without one, every task of the dataset.
+    """
+    from kbench_build.rim.dataset import open_dataset  # noqa: PLC0415
+    from kbench_build.steps.sync import sync as renew  # noqa: PLC0415
+
+    known = open_dataset(root).tasks
+    check_tasks(tasks, known)
+    done = renew(root, tasks or known, check=check, repository=repository)
+    for result in done:
+        for path in result.changed:
+            click.echo(f"{'differs' if check else 'written'}  tasks/{result.task}/{path}")
+        if result.note:
+            click.echo(f"note     tasks/{result.task}: {result.note}")
+        for finding in result.findings:
+            click.echo(f"{finding.severity:<8} {finding}")
+    changed = sum(bool(result.changed) for result in done)
+    click.echo(f"{changed} of {len(done)} tasks {'differ' if check else 'renewed'}")
+    problems = any(f.severity == "error" for result in done for f in result.findings)
+    sys.exit(1 if problems or (check and changed) else 0)

@@ -14,13 +14,17 @@ from pathlib import Path
 import pytest
 import zstandard
 from blake3 import blake3
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kbench_build.errors import KbenchError
 from kbench_build.rim.archive import (
+    MEMBER_TIME,
     ArchiveError,
     ArchiveWriter,
     Member,
     Stream,
+    _header,
     compressed,
     leads_out,
     read_archive,
@@ -84,6 +88,18 @@ def test_the_zstd_command_and_gnu_tar_read_it(tmp_path: Path) -> None:
     assert (blake3(plain).hexdigest(), len(plain)) == (stream.blake3, stream.size)
     listed = subprocess.run(["tar", "-tf", "-"], input=plain, capture_output=True, check=True)
     assert len(listed.stdout.splitlines()) == len(items)
+
+
+@given(
+    name=st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=99),
+    mode=st.sampled_from(["100644", "100755"]),
+    size=st.integers(0, (1 << 33) - 1),
+)
+@settings(max_examples=200, deadline=None)
+def test_plain_headers_are_those_of_tarfile(name: str, mode: Mode, size: int) -> None:
+    info = tarfile.TarInfo(f"{name}x")
+    info.mode, info.size, info.mtime = int(mode[3:], 8), size, MEMBER_TIME
+    assert _header(f"{name}x", mode, size) == info.tobuf(tarfile.PAX_FORMAT)
 
 
 def test_a_large_file_is_streamed(tmp_path: Path) -> None:

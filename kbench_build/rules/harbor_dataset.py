@@ -6,13 +6,13 @@ What a maintainer wrote there by hand (authors, keywords, files, metadata) is ke
 
 import json
 from collections.abc import Mapping
-
-import tomlkit
-from tomlkit import TOMLDocument
-from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import Table
+from typing import TYPE_CHECKING
 
 from kbench_build.rules import harbor
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+    from tomlkit.items import Table
 
 NAME = "dataset.toml"
 
@@ -35,6 +35,10 @@ def dataset_toml(
     `tasks` are Harbor's digests by Harbor's names, `files` the digests of files beside it by name:
     those that the hand-written one lists get theirs filled in. Raises `DatasetTomlError`.
     """
+    if not template:
+        return _new(name, version, description) + _references(tasks)
+    import tomlkit  # noqa: PLC0415 - few datasets have a hand-written one
+
     document = _parsed(template)
     about = _table(document, "dataset")
     about["name"] = about.get("name") or name
@@ -48,7 +52,7 @@ def dataset_toml(
 
 def listed_files(template: str) -> tuple[str, ...]:
     """The files beside `dataset.toml` that a hand-written one lists. Raises `DatasetTomlError`."""
-    entries = _parsed(template).get("files", [])
+    entries = _parsed(template).get("files", []) if template else []
     if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
         raise DatasetTomlError("files: must be written as [[files]] tables")
     return tuple(str(entry.get("path", "")) for entry in entries)
@@ -60,14 +64,26 @@ def dataset_digest(template: str, tasks: Mapping[str, str], files: Mapping[str, 
     return harbor.dataset_digest(tasks.values(), listed)
 
 
-def _parsed(text: str) -> TOMLDocument:
+def _new(name: str, version: str, description: str) -> str:
+    about = {"name": name, "version": version, "description": description}
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in about.items() if value]
+    return "".join(["[dataset]\n", *lines])
+
+
+def _parsed(text: str) -> "TOMLDocument":
+    import tomlkit  # noqa: PLC0415 - see above
+    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+
     try:
         return tomlkit.parse(text)
     except TOMLKitError as error:
         raise DatasetTomlError(str(error)) from error
 
 
-def _table(document: TOMLDocument, key: str) -> Table:
+def _table(document: "TOMLDocument", key: str) -> "Table":
+    import tomlkit  # noqa: PLC0415 - see above
+    from tomlkit.items import Table  # noqa: PLC0415
+
     if key not in document:
         document[key] = tomlkit.table()
     table = document[key]
@@ -84,7 +100,7 @@ def _references(digests: Mapping[str, str]) -> str:
     )
 
 
-def _fill_in(document: TOMLDocument, files: Mapping[str, str]) -> None:
+def _fill_in(document: "TOMLDocument", files: Mapping[str, str]) -> None:
     for entry in document.get("files", []):
         name = str(entry.get("path", ""))
         if name not in files:

@@ -27,8 +27,9 @@ TASK_CHECKS: tuple[Check[Content], ...] = (
 
 
 def check_task(task: Content) -> tuple[Finding, ...]:
-    """Everything that the checks find in one task."""
-    return tuple(run_checks(TASK_CHECKS, task, f"tasks/{task.id}"))
+    """Everything that the checks for a task of its form find in it."""
+    checks = (check for check in TASK_CHECKS if not check.forms or task.form in check.forms)
+    return tuple(run_checks(checks, task, f"tasks/{task.id}"))
 
 
 def not_checked(task: Content) -> tuple[str, ...]:

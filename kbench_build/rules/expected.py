@@ -99,14 +99,6 @@ def _new(task: Content) -> Iterator[Spot]:
                 yield _spot("n2p_tests", found.lists["n2p_tests"], test, message)
 
 
-def _new_in_shipped(task: Content) -> Iterator[Spot]:
-    return _new(task) if task.form == "shipped" else iter(())
-
-
-def _new_in_own(task: Content) -> Iterator[Spot]:
-    return _new(task) if task.form == "own" else iter(())
-
-
 def _nothing(task: Content) -> Iterator[Spot]:
     found = task.expected
     if found and not any(found.lists[name] for name in CATEGORIES if name != "p2p_tests"):
@@ -115,7 +107,7 @@ def _nothing(task: Content) -> Iterator[Spot]:
 
 def _incomplete(task: Content) -> Iterator[Spot]:
     found = task.expected
-    if found is None or task.form != "shipped":
+    if found is None:
         return
     for result in RESULTS:
         if result not in found.results:
@@ -149,14 +141,16 @@ CHECKS: tuple[Check[Content], ...] = (
         severity="error",
         why="A test that ran before the fix isn't new, and may pass without the fix.",
         mend="Move it to f2p_tests, p2p_tests or s2p_tests by its status before the fix.",
-        find=_new_in_shipped,
+        find=_new,
+        forms=("shipped",),
     ),
     Check(
         id="expected/passes-before",
         severity="warning",
         why="A test that ran before the fix isn't new, and may pass without the fix.",
         mend="Move it to f2p_tests, p2p_tests or s2p_tests by its status before the fix.",
-        find=_new_in_own,
+        find=_new,
+        forms=("own",),
     ),
     Check(
         id="expected/nothing",
@@ -171,5 +165,6 @@ CHECKS: tuple[Check[Content], ...] = (
         why="Without the results before the fix the lists can't be checked.",
         mend="Record run_result and test_patch_result.",
         find=_incomplete,
+        forms=("shipped",),
     ),
 )

@@ -37,13 +37,17 @@ class Spot:
 
 @dataclass(frozen=True, kw_only=True)
 class Check(Generic[_Facts]):
-    """One check: what it is called, how bad it is, why it exists, how to mend what it finds."""
+    """One check: what it is called, how bad it is, why it exists, how to mend what it finds.
+
+    `forms` are the forms of task that it is for (see `content.Form`); empty: all of them.
+    """
 
     id: str
     severity: Severity
     why: str
     mend: str
     find: Callable[[_Facts], Iterable[Spot]]
+    forms: tuple[str, ...] = ()
 
 
 def run_checks(checks: Iterable[Check[_Facts]], facts: _Facts, folder: str) -> Iterator[Finding]:

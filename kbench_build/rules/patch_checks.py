@@ -43,14 +43,6 @@ def _malformed(task: Content) -> Iterator[Spot]:
             yield Spot(file=path, where=f"line {flaw.line}", message=flaw.message)
 
 
-def _malformed_for_git(task: Content) -> Iterator[Spot]:
-    return iter(()) if task.form == "plain" else _malformed(task)
-
-
-def _malformed_in_plain(task: Content) -> Iterator[Spot]:
-    return _malformed(task) if task.form == "plain" else iter(())
-
-
 def _empty(task: Content) -> Iterator[Spot]:
     for path, patch in _patches(task):
         if not patch.files:
@@ -73,7 +65,7 @@ def _twice(task: Content) -> Iterator[Spot]:
             name = file.new or file.old
             if name is None:
                 continue
-            if name in seen and task.form != "plain":
+            if name in seen:
                 message = f"{name!r} is patched in line {seen[name].line} already"
                 yield Spot(file=path, where=f"line {file.line}", message=message)
             seen[name] = file
@@ -91,8 +83,6 @@ def _overlap(task: Content) -> Iterator[Spot]:
 
 
 def _mixed(task: Content) -> Iterator[Spot]:
-    if task.form == "plain":
-        return
     for path, patch in _patches(task):
         unwanted = ("docs", "test") if path == FIX else ("source", "docs")
         for file in patch.files:
@@ -112,14 +102,16 @@ CHECKS: tuple[Check[Content], ...] = (
         severity="error",
         why="git refuses the whole patch at such a line.",
         mend="Make the patch again with `git diff --binary --full-index`.",
-        find=_malformed_for_git,
+        find=_malformed,
+        forms=("shipped", "own"),
     ),
     Check(
         id="patch/incomplete",
         severity="warning",
         why="Programs skip such a part of a patch without a word, or stop at it.",
         mend="Make the patch again with `git diff --binary --full-index`.",
-        find=_malformed_in_plain,
+        find=_malformed,
+        forms=("plain",),
     ),
     Check(
         id="patch/empty",
@@ -141,6 +133,7 @@ CHECKS: tuple[Check[Content], ...] = (
         why="A file that is patched twice depends on an order that no reader sees.",
         mend="Make one change of the two.",
         find=_twice,
+        forms=("shipped", "own"),
     ),
     Check(
         id="patch/overlap",
@@ -155,5 +148,6 @@ CHECKS: tuple[Check[Content], ...] = (
         why="The gold patch is the fix and the hidden patch its tests; other parts blur both.",
         mend="Leave the file out of this patch.",
         find=_mixed,
+        forms=("shipped", "own"),
     ),
 )

@@ -75,7 +75,7 @@ def copy_problems(
 
 def _pinned(task: Content) -> Iterator[Spot]:
     base = base_commit(task.config)
-    if base is None or task.form == "plain":
+    if base is None:
         return
     named = _commits(task)
     if named and base.encode() not in named:
@@ -149,6 +149,7 @@ CHECKS: tuple[Check[Content], ...] = (
         why="The commit that is checked out must be the one that the task says it starts from.",
         mend="Use the same full commit id in both places.",
         find=_pinned,
+        forms=("shipped", "own"),
     ),
     Check(
         id="leak/reversed-fix",

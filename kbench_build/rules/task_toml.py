@@ -57,7 +57,7 @@ def _older_keys(task: Content) -> Iterator[Spot]:
 
 
 def _name(task: Content) -> Iterator[Spot]:
-    if task.form != "shipped" or task.config is None:
+    if task.config is None:
         return
     name = table(task.config, "task").get("name")
     wanted = f"{task.around.namespace}/{task.id.lower()}"
@@ -74,14 +74,6 @@ def _missing(task: Content) -> Iterator[Spot]:
     for key in _SOURCE:
         if source.get(key) in (None, ""):
             yield Spot(file=TASK, where=f"metadata.source.{key}", message="is missing")
-
-
-def _missing_in_shipped(task: Content) -> Iterator[Spot]:
-    return _missing(task) if task.form == "shipped" else iter(())
-
-
-def _missing_in_own(task: Content) -> Iterator[Spot]:
-    return _missing(task) if task.form == "own" else iter(())
 
 
 def _base_commit(task: Content) -> Iterator[Spot]:
@@ -176,7 +168,7 @@ def _network_odd(task: Content) -> Iterator[Spot]:
 
 
 def _public_agent(task: Content) -> Iterator[Spot]:
-    if task.form == "plain" or task.config is None:
+    if task.config is None:
         return
     if agent_network(task.config) == "public":
         message = "the agent reaches the whole network, and so the published fix"
@@ -215,20 +207,23 @@ CHECKS: tuple[Check[Content], ...] = (
         why="A registry and dataset.toml know the task by this name.",
         mend="Write [task] name as said.",
         find=_name,
+        forms=("shipped",),
     ),
     Check(
         id="provenance/missing",
         severity="error",
         why="Without it nobody can tell the licence, find the change or check the seal.",
         mend="Add the key to [metadata.source].",
-        find=_missing_in_shipped,
+        find=_missing,
+        forms=("shipped",),
     ),
     Check(
         id="provenance/incomplete",
         severity="warning",
         why="Without it nobody can tell the licence, find the change or check the seal.",
         mend="Add the key to [metadata.source].",
-        find=_missing_in_own,
+        find=_missing,
+        forms=("own",),
     ),
     Check(
         id="provenance/base-commit",
@@ -278,5 +273,6 @@ CHECKS: tuple[Check[Content], ...] = (
         why="The fix of a public project is one download away.",
         mend='Set [agent] network_mode = "allowlist" and name the build hosts.',
         find=_public_agent,
+        forms=("shipped", "own"),
     ),
 )

@@ -14,8 +14,6 @@ _GIT_MODES = frozenset({"100644", "100755", "120000"})
 
 
 def _shipped(task: Content) -> Iterator[Spot]:
-    if task.form != "shipped":
-        return
     for path, wanted in sorted(task.around.shipped.items()):
         if path not in task.files:
             yield Spot(file=path, message="is missing; it is the same in every task")
@@ -136,6 +134,7 @@ CHECKS: tuple[Check[Content], ...] = (
         why="One verifier for all tasks can be proven sound once; an edited copy can't.",
         mend="Run `kbench sync`; what is to vary belongs in tests/verify.json.",
         find=_shipped,
+        forms=("shipped",),
     ),
     Check(
         id="verifier/base-commit",

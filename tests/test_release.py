@@ -19,6 +19,7 @@ from kbench_build.errors import KbenchError
 from kbench_build.model import Finding
 from kbench_build.rim.archive import MEMBER_TIME
 from kbench_build.rim.dataset import open_dataset
+from kbench_build.rim.tree import listing, scan_tree
 from kbench_build.rules import findings
 from kbench_build.steps import release as release_step
 from tests.release_kit import (
@@ -619,6 +620,25 @@ def test_a_file_that_changes_meanwhile_stops_the_release(
     with pytest.raises(KbenchError, match=r"instruction\.md: changed while the release was made"):
         kit.release()
     assert list(kit.path("dist").iterdir()) == []
+
+
+def listings(kit: Kit) -> dict[str, str]:
+    tasks = [path for path in kit.path("tasks").iterdir() if path.is_dir()]
+    return {f"tasks/{path.name}": listing(scan_tree(path)) for path in tasks}
+
+
+def test_known_digests_give_the_same_release(kit: Kit, tmp_path: Path) -> None:
+    other = make_kit(tmp_path / "other")
+    with_known, without = kit.released(known=listings(kit)), other.released()
+    assert snapshot(with_known) == snapshot(without)
+
+
+def test_a_known_digest_that_isnt_the_files_stops_the_release(kit: Kit) -> None:
+    known = listings(kit)
+    kit.write(f"tasks/{ADDER}/solution/fix.patch", "another\n")
+    with pytest.raises(KbenchError, match=r"fix\.patch: changed while the release was made"):
+        kit.release(known=known)
+    assert not list(kit.path("dist").glob("*"))
 
 
 def test_an_interrupted_release_leaves_nothing(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:

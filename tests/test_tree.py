@@ -12,7 +12,7 @@ import pytest
 
 from kbench_build import digest
 from kbench_build.errors import KbenchError
-from kbench_build.rim.tree import TreeIndex, scan_tree
+from kbench_build.rim.tree import TreeIndex, files_of, listing, scan_tree
 
 
 @pytest.fixture
@@ -43,6 +43,25 @@ def test_every_file_is_listed_with_gits_mode(folder: Path) -> None:
         "run": "100755",
         "tests/test.sh": "100644",
     }
+
+
+def test_a_listing_is_the_files_as_one_text(folder: Path) -> None:
+    (folder / "two\nlines 1").write_bytes(b"")
+    files = scan_tree(folder)
+    assert tuple(files_of(listing(files))) == files
+    assert [f.path for f in files_of(listing(files[:1]), "tasks/t/")] == ["tasks/t/a b ü.txt"]
+
+
+def test_folders_can_be_left_out(folder: Path) -> None:
+    found = scan_tree(folder, "tasks/", without=frozenset({"tests"}))
+    assert [f.path for f in found] == ["tasks/a b ü.txt", "tasks/link", "tasks/run"]
+
+
+def test_a_file_larger_than_a_piece_has_the_digest_of_all_its_bytes(folder: Path) -> None:
+    content = os.urandom(1 << 20) + b"and the rest"
+    (folder / "large").write_bytes(content)
+    entry = next(f for f in scan_tree(folder) if f.path == "large")
+    assert (entry.digest, entry.size) == (digest.of_bytes(content), len(content))
 
 
 @pytest.mark.skipif(shutil.which("b3sum") is None, reason="b3sum isn't installed")
@@ -151,10 +170,23 @@ def test_a_change_within_the_clocks_grain_isnt_trusted(tmp_path: Path, folder: P
     assert watcher.asked == 2
 
 
+@pytest.mark.usefixtures("folder")
+def test_an_index_of_another_version_is_made_anew(tmp_path: Path) -> None:
+    index = TreeIndex(tmp_path)
+    index.look("tasks/t", lambda _: {"kind": "old"})
+    index.save(frozenset({"tasks/t"}))
+    path = tmp_path / ".kbench" / "index"
+    first, rest = path.read_bytes().split(b"\n", 1)
+    assert TreeIndex(tmp_path).look("tasks/t", lambda _: {"kind": "new"}) == {"kind": "old"}
+    path.write_bytes(first + b".1\n" + rest)
+    assert TreeIndex(tmp_path).look("tasks/t", lambda _: {"kind": "new"}) == {"kind": "new"}
+
+
 @pytest.mark.parametrize("content", [b"\xff\xfe\n", b"tasks/t\tx\t{\n", b"\t\t\t\t\n\n"])
 def test_a_damaged_index_is_made_anew(tmp_path: Path, folder: Path, content: bytes) -> None:
-    (tmp_path / ".kbench").mkdir()
-    (tmp_path / ".kbench" / "index").write_bytes(content)
+    TreeIndex(tmp_path).save(frozenset({"none"}))
+    path = tmp_path / ".kbench" / "index"
+    path.write_bytes(path.read_bytes().rstrip(b"\n") + b"\n" + content)
     assert look(tmp_path, Watcher()) == digest.of_tree(scan_tree(folder))
 
 

@@ -120,8 +120,8 @@ def small(
     repository = folder / UPSTREAM / "acme" / "adder"
     fix, test, base = patches(repository, before, fixed, tested)
     for path in ("task.toml", "environment/prepare.sh", "environment/Dockerfile"):
-        text = (sample.task / path).read_text(encoding="utf-8")
-        sample.write(path, text.replace(BASE, base))
+        if (sample.task / path).is_file():
+            sample.write(path, (sample.task / path).read_text("utf-8").replace(BASE, base))
     sample.write("solution/fix.patch", fix)
     if form != "plain":
         sample.write("tests/test.patch", test)

@@ -1,0 +1,2 @@
+check zero "$(add 0 0)" 0
+check nothing_added "$(add 5 0)" 5

@@ -1,0 +1,5 @@
+check zero "$(add 0 0)" 0
+check nothing_added "$(add 5 0)" 5
+check one_and_one "$(add 1 1)" 2
+uses twice_of
+check twice "$(twice_of 4)" 8

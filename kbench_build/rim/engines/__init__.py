@@ -4,7 +4,7 @@ Promises: one shape for every engine, so that nothing else in the house knows wh
 is imported or opened before it is used. A further engine is one file and one line in `ENGINES`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -15,10 +15,51 @@ from kbench_build.model import Job, JobResult
 
 @dataclass(frozen=True, kw_only=True)
 class HeldImage:
-    """An image that the engine holds under some tag: its id and its labels."""
+    """An image that the engine holds under some tag: its id and its labels.
+
+    `size` is that of all its layers, `digests` are those that registries know it by
+    (`name@sha256:…`).
+    """
 
     id: str
     labels: Mapping[str, str]
+    size: int = 0
+    digests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One layer of an image, with all that lies below it: images that share it name it alike."""
+
+    key: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredImage:
+    """An image in the engine's store, tagged or not; `created` is in seconds since 1970.
+
+    `layers` begin with the lowest. `in_use`: a container stands on it, whether it runs or not.
+    """
+
+    id: str
+    tags: tuple[str, ...]
+    labels: Mapping[str, str]
+    created: float
+    layers: tuple[Layer, ...]
+    in_use: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """An engine: its name and version, and the folder in which its images lie.
+
+    `storage` is empty where that folder can't be seen from here: on another machine, or in a
+    virtual one.
+    """
+
+    name: str
+    storage: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +123,21 @@ class ContainerEngine(Protocol):
 
     def sweep(self) -> int:
         """Remove the containers that killed runs of ours left; returns how many."""
+
+    def about(self) -> About:
+        """Which engine it is, and where it keeps its images."""
+
+    def stored(self) -> Sequence[StoredImage]:
+        """Every image but the builder's steps; takes some milliseconds an image."""
+
+    def discard(self, image: str) -> str:
+        """Remove an image's tag, and the image when it was the last; returns why it can't be."""
+
+    def abandoned(self) -> Sequence[str]:
+        """The containers that `sweep` would remove, without removing them."""
+
+    def published(self, image: str) -> str:
+        """The digest that a registry has for a tag now. Raises `EngineError`."""
 
 
 def _docker() -> ContainerEngine:

@@ -11,7 +11,7 @@ import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbench_build.errors import EngineError
 from kbench_build.model import Changes, Job, JobResult
-from kbench_build.rim.engines import BuildResult, BuildSpec, HeldImage
+from kbench_build.rim.engines import About, BuildResult, BuildSpec, HeldImage, StoredImage
 from kbench_build.rim.engines.address import engine_address, list_images
 
 if TYPE_CHECKING:
@@ -72,7 +72,10 @@ class DockerEngine:
             listed = self._api.client.images()
         return {
             tag.removeprefix(_PODMAN_HOST): HeldImage(
-                id=image["Id"], labels=image.get("Labels") or {}
+                id=image["Id"],
+                labels=image.get("Labels") or {},
+                size=image.get("Size") or 0,
+                digests=tuple(image.get("RepoDigests") or ()),
             )
             for image in listed
             for tag in image.get("RepoTags") or ()
@@ -102,7 +105,35 @@ class DockerEngine:
 
     def sweep(self) -> int:
         """Remove the containers that killed runs of ours on this machine left."""
-        return _sweep(self._api)
+        return _sweep(self._connected)
+
+    def abandoned(self) -> Sequence[str]:
+        """The containers that `sweep` would remove, without removing them."""
+        return [c["Names"][0].lstrip("/") for c in _left(self._connected)]
+
+    def about(self) -> About:
+        """Which engine it is, and where it keeps its images."""
+        from kbench_build.rim.engines import docker_store  # noqa: PLC0415 - imports the SDK
+
+        return docker_store.about(self._connected)
+
+    def stored(self) -> Sequence[StoredImage]:
+        """Every image but the builder's steps; takes some milliseconds an image."""
+        from kbench_build.rim.engines import docker_store  # noqa: PLC0415 - imports the SDK
+
+        return docker_store.stored(self._connected)
+
+    def discard(self, image: str) -> str:
+        """Remove an image's tag, and the image when it was the last; returns why it can't be."""
+        from kbench_build.rim.engines import docker_store  # noqa: PLC0415 - imports the SDK
+
+        return docker_store.discard(self._connected, image)
+
+    def published(self, image: str) -> str:
+        """The digest that a registry has for a tag now. Raises `EngineError`."""
+        from kbench_build.rim.engines import docker_store  # noqa: PLC0415 - imports the SDK
+
+        return docker_store.published(self._connected, image)
 
     @cached_property
     def address(self) -> str:
@@ -110,12 +141,16 @@ class DockerEngine:
         return self._address or engine_address()
 
     @cached_property
-    def _api(self) -> "DockerApi":
+    def _connected(self) -> "DockerApi":
         from kbench_build.rim.engines.docker_api import DockerApi  # noqa: PLC0415 - the SDK
 
-        api = DockerApi(self.address)
-        _sweep(api)
-        return api
+        return DockerApi(self.address)
+
+    @cached_property
+    def _api(self) -> "DockerApi":
+        """The connection for jobs and builds, which first clear away what killed runs left."""
+        _sweep(self._connected)
+        return self._connected
 
     @cached_property
     def _host_cpus(self) -> float:
@@ -297,16 +332,21 @@ def _owner() -> str:
 
 
 def _sweep(api: "DockerApi") -> int:
+    left = _left(api)
+    for container in left:
+        _remove(api, container["Id"], patience=0.0)
+    return len(left)
+
+
+def _left(api: "DockerApi") -> Sequence[Mapping[str, Any]]:
+    """The containers of ours whose process on this machine is dead."""
     host = f"{socket.gethostname()}:"
-    left = [
-        container["Id"]
+    return [
+        container
         for container in api.client.containers(all=True, filters={"label": LABEL_OWNER})
         if (owner := container["Labels"][LABEL_OWNER]).startswith(host)
         and not _is_alive(owner.removeprefix(host))
     ]
-    for container in left:
-        _remove(api, container, patience=0.0)
-    return len(left)
 
 
 def _is_alive(pid: str) -> bool:

@@ -309,18 +309,11 @@ class Plan:
     def _validate(self, subject: str) -> Report:
         from kbench_build.steps import validate  # noqa: PLC0415
 
-        config, inputs = self.config, self._validate_inputs(subject)
-        if subject != DATASET:
-            bases = self.survey.bases
-            return validate.validate_task(
-                self.root, subject, config=config, bases=bases, inputs=inputs
-            )
-        return validate.validate_dataset(
-            self.root,
-            tasks=tuple(self.survey.tasks),
-            manifest=self.survey.dataset.manifest,
-            config=config,
-            inputs=inputs,
+        return validate.validate(
+            subject,
+            dataset=self.survey.dataset,
+            bases=self.survey.bases,
+            inputs=self._validate_inputs(subject),
         )
 
     def _build_image(self, task: str) -> Report:

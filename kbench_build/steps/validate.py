@@ -19,7 +19,7 @@ from kbench_build import digest, runtime
 from kbench_build.model import DATASET, Base, FileEntry, Finding, FolderEntry, Report, Suppression
 from kbench_build.rim import schemas
 from kbench_build.rim.config import Config
-from kbench_build.rim.dataset import TASKS
+from kbench_build.rim.dataset import TASKS, Dataset
 from kbench_build.rim.tree import ignored, scan_tree
 
 if TYPE_CHECKING:
@@ -89,6 +89,23 @@ def dataset_inputs(
 
 def _answered(config: Config) -> list[list[str]]:
     return [[s.rule, s.task, s.reason] for s in config.suppress]
+
+
+def validate(
+    subject: str, *, dataset: Dataset, bases: tuple[Base, ...], inputs: str = ""
+) -> Report:
+    """Check a task, or with the subject `DATASET` what belongs to no single one."""
+    if subject != DATASET:
+        return validate_task(
+            dataset.root, subject, config=dataset.config, bases=bases, inputs=inputs
+        )
+    return validate_dataset(
+        dataset.root,
+        tasks=dataset.tasks,
+        manifest=dataset.manifest,
+        config=dataset.config,
+        inputs=inputs,
+    )
 
 
 def validate_task(

@@ -231,3 +231,34 @@ class GitName:
     path: str
     kind: Literal["file", "folder", "other"]
     size: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangedFile:
+    """A path that a commit changed against its first parent; a rename is a deletion and a new file.
+
+    Modes are git's (`000000`: no file there), ids those of the blobs (all zeros: none).
+    """
+
+    path: str
+    old_mode: str
+    new_mode: str
+    old_id: str
+    new_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """One commit of a branch, newest to oldest along first parents; times in seconds since 1970."""
+
+    id: str
+    parents: tuple[str, ...]
+    tree: str
+    author: str
+    author_email: str
+    authored: int
+    committer: str
+    committer_email: str
+    committed: int
+    message: str
+    files: tuple[ChangedFile, ...]

@@ -113,6 +113,11 @@ class ObjectStore:
         mine.parent.mkdir(exist_ok=True)
         path.rename(mine)
 
+    def borrow(self, objects: Path) -> None:
+        """Use the objects of a folder that isn't hostile, without copying them."""
+        alternates = self.folder / "objects" / "info" / "alternates"
+        alternates.write_text(f"{objects.resolve()}\n", encoding="utf-8")
+
     def cut_history(self, commits: Iterable[str]) -> None:
         """From now on these commits have no parents, as in a shallow clone."""
         lines = "".join(f"{commit}\n" for commit in sorted(set(commits)))
@@ -156,16 +161,23 @@ class ObjectStore:
         """The id of a commit's tree."""
         return self.git("rev-parse", "--verify", f"{commit}^{{tree}}").stdout.decode().strip()
 
+    def tree_after(self, start: str, patches: Sequence[bytes]) -> str:
+        """The id of the tree that patches make, one after another, of a commit or tree.
+
+        The new objects are written to the store. Raises `ProcessError` where one doesn't apply.
+        """
+        index = self.folder / "patched-index"
+        self.git("read-tree", start, index=index)
+        for patch in patches:
+            self.git("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch, index=index)
+        return self.git("write-tree", index=index).stdout.decode().strip()
+
     def after(self, commit: str, patches: Sequence[bytes]) -> frozenset[str]:
         """Ids of the blobs and trees that differ once the patches are applied one after another.
 
         The new objects are written to the store. Raises `ProcessError` where one doesn't apply.
         """
-        index = self.folder / "patched-index"
-        self.git("read-tree", commit, index=index)
-        for patch in patches:
-            self.git("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch, index=index)
-        root = self.git("write-tree", index=index).stdout.decode().strip()
+        root = self.tree_after(commit, patches)
         options = ("-r", "-t", "--raw", "-z", "--no-renames", "--no-abbrev")
         raw = self.git("diff-tree", *options, commit, root).stdout.split(b"\0")
         changed = {field.split(b" ")[3].decode() for field in raw if field.startswith(b":")}
@@ -235,11 +247,20 @@ def _heads_of_bundle(store: ObjectStore, bundle: Path) -> list[str]:
 
 
 def _heads_of_folder(store: ObjectStore, upstream: Path) -> list[str]:
-    # The refs are read with the maintainer's own repository as git's; its objects through ours.
     folder = upstream / ".git" if (upstream / ".git").is_dir() else upstream
+    store.borrow(folder / "objects")
+    return sorted(set(refs_of(folder).values()))
+
+
+def refs_of(folder: Path) -> dict[str, str]:
+    """Every ref of a git folder and the object that it names, HEAD too.
+
+    The refs are read with the maintainer's own repository as git's; nothing else ever is.
+    """
     env = _environment(folder.resolve())
-    command = ["git", "for-each-ref", "--format=%(objectname)"]
-    heads = run(command, timeout=_TIMEOUT, env=env).stdout.decode().split()
-    alternates = store.folder / "objects" / "info" / "alternates"
-    alternates.write_text(f"{folder.resolve() / 'objects'}\n", encoding="utf-8")
-    return heads
+    command = ["git", "for-each-ref", "--format=%(objectname) %(refname)"]
+    lines = run(command, timeout=_TIMEOUT, env=env).stdout.decode("utf-8", "surrogateescape")
+    refs = {name: found for found, _, name in (line.partition(" ") for line in lines.splitlines())}
+    head = ["git", "rev-parse", "--quiet", "--verify", "HEAD^{commit}"]
+    said = run(head, timeout=_TIMEOUT, env=env, accept=(0, 1, 128)).stdout.decode().strip()
+    return {**refs, "HEAD": said} if said else refs

@@ -1,0 +1,192 @@
+"""What was merged into a branch of a clone, and the patches between its trees.
+
+Promises: the clone is only read, through a store of our own (`rim/git.py`), so that nothing it
+configures is obeyed and nothing is fetched; patches are git's, byte for byte. A shallow or partial
+clone gives what it has: missing commits and objects are reported, not guessed. Leaves to others
+which commits are changes worth having.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kbench_build.errors import KbenchError
+from kbench_build.model import ChangedFile, Commit
+from kbench_build.rim.git import ObjectStore, refs_of
+from kbench_build.rim.process import ProcessError
+
+# Each value ends in a zero byte, and the first of a commit begins with a byte of its own.
+_START = b"\x01"
+_VALUES = ("H", "P", "T", "an", "ae", "at", "cn", "ce", "ct", "B")
+_FORMAT = "%x01" + "".join(f"%{value}%x00" for value in _VALUES)
+_LOG = ("--first-parent", "-m", "--raw", "-z", "-r", "--no-renames", "--no-abbrev", "--no-color")
+_DIFF = ("-r", "-p", "--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv")
+_HEADER = re.compile(rb"^[0-9a-f]{40,64} [0-9a-f]{40,64}\n", re.MULTILINE)
+_BATCH = 64
+
+
+class MissingObjectsError(KbenchError):
+    """The clone lacks objects that a patch is made of: it is a partial clone."""
+
+
+class History:
+    """A clone's branches, read-only. Made once; `folder` must not exist yet and belongs to it."""
+
+    def __init__(self, clone: Path, folder: Path) -> None:
+        """Open the clone (a working copy, a bare repository or a mirror)."""
+        git_folder = _git_folder(clone)
+        self.refs = refs_of(git_folder)
+        self.shallow = _lines(git_folder / "shallow")
+        self._store = ObjectStore(folder, _algorithm(self.refs))
+        self._store.borrow(git_folder / "objects")
+        self._store.cut_history(self.shallow)
+
+    def tip(self, branch: str = "") -> str:
+        """The commit of a branch, tag or full ref (empty: of HEAD). Raises `KbenchError`."""
+        names = [branch, f"refs/heads/{branch}", f"refs/remotes/origin/{branch}"]
+        names = [*names, f"refs/tags/{branch}"] if branch else ["HEAD"]
+        found = next((self.refs[name] for name in names if name in self.refs), None)
+        if found is None:
+            known = ", ".join(sorted(_branches(self.refs))[:8]) or "none: the repository is empty"
+            raise KbenchError(f"{branch or 'HEAD'}: no such branch; there is {known}")
+        return (
+            self._store.git("rev-parse", "--verify", f"{found}^{{commit}}").stdout.decode().strip()
+        )
+
+    def commits(self, tip: str, *, since: int = 0, until: int = 1 << 40) -> Iterator[Commit]:
+        """The first parents from the tip on, newest first, committed between two times."""
+        options = [f"--since-as-filter={since}", f"--until={until}", f"--format={_FORMAT}"]
+        try:
+            output = self._store.git("log", *_LOG, *options, tip, "--").stdout
+        except ProcessError as error:
+            raise KbenchError(f"the history can't be read: {_last_line(error)}") from error
+        yield from _parse_log(output.split(b"\0"))
+
+    def has(self, commit: str) -> bool:
+        """Whether the clone holds a commit."""
+        return self._store.type_of(commit) == "commit"
+
+    def tree_of(self, commit: str) -> str:
+        """The id of a commit's tree."""
+        return self._store.root_tree(commit)
+
+    def patches(
+        self, pairs: Sequence[tuple[str, str]], *, renames: bool = True
+    ) -> Iterator[bytes | MissingObjectsError]:
+        """The patch between each two trees, in order; an error in the place of one that lacks some.
+
+        Many trees are compared by one process, so that a long history takes little longer than
+        `git log -p`.
+        """
+        for start in range(0, len(pairs), _BATCH):
+            yield from self._some(pairs[start : start + _BATCH], renames)
+
+    def _some(
+        self, pairs: Sequence[tuple[str, str]], renames: bool
+    ) -> Iterator[bytes | MissingObjectsError]:
+        try:
+            yield from self._compared(pairs, renames)
+        except ProcessError as error:
+            if len(pairs) == 1:
+                yield MissingObjectsError(f"the clone lacks objects: {_last_line(error)}")
+                return
+            for pair in pairs:
+                yield from self._some([pair], renames)
+
+    def _compared(self, pairs: Sequence[tuple[str, str]], renames: bool) -> list[bytes]:
+        detect = "--find-renames" if renames else "--no-renames"
+        # Two trees that are the same leave no line at all, so they aren't asked about.
+        asked = "".join(f"{old} {new}\n" for old, new in pairs if old != new).encode()
+        output = self._store.git("diff-tree", "--stdin", *_DIFF, detect, stdin=asked).stdout
+        found = iter(_HEADER.split(output)[1:])
+        return [b"" if old == new else next(found) for old, new in pairs]
+
+    def apply(self, tree: str, patches: Sequence[bytes]) -> str:
+        """The tree that the patches make of a tree. Raises `ProcessError` where one doesn't fit."""
+        return self._store.tree_after(tree, patches)
+
+
+def _parse_log(fields: list[bytes]) -> Iterator[Commit]:
+    at = 0
+    while at < len(fields) and fields[at].startswith(_START):
+        values = [
+            each.decode("utf-8", "surrogateescape") for each in fields[at : at + len(_VALUES)]
+        ]
+        at += len(_VALUES)
+        files = []
+        while at < len(fields) and not fields[at].startswith(_START):
+            head = fields[at].strip(b"\n")
+            if head.startswith(b":"):
+                files.append(_changed(head, fields[at + 1]))
+            at += 2 if head.startswith(b":") else 1
+        yield _commit(values, tuple(files))
+
+
+def _commit(values: list[str], files: tuple[ChangedFile, ...]) -> Commit:
+    number, parents, tree, author, email, authored, committer, committer_email, at, text = values
+    return Commit(
+        id=number.removeprefix("\x01"),
+        parents=tuple(parents.split()),
+        tree=tree,
+        author=author,
+        author_email=email,
+        authored=_seconds(authored),
+        committer=committer,
+        committer_email=committer_email,
+        committed=_seconds(at),
+        message=text,
+        files=files,
+    )
+
+
+def _changed(head: bytes, path: bytes) -> ChangedFile:
+    old_mode, new_mode, old_id, new_id, _ = head.decode("ascii").removeprefix(":").split(" ")
+    return ChangedFile(
+        path=path.decode("utf-8", "surrogateescape"),
+        old_mode=old_mode,
+        new_mode=new_mode,
+        old_id=old_id,
+        new_id=new_id,
+    )
+
+
+def _seconds(text: str) -> int:
+    """A time as git prints it; broken commits have none."""
+    return int(text) if text.isdecimal() and len(text) < 13 else 0
+
+
+def _git_folder(clone: Path) -> Path:
+    inside = clone / ".git"
+    if inside.is_file():
+        # A linked working tree names the folder of its own; the objects stand in the common one.
+        text = inside.read_text(encoding="utf-8", errors="replace").removeprefix("gitdir:").strip()
+        own = clone / text
+        common = _lines(own / "commondir")
+        return (own / common[0]).resolve() if common else own.resolve()
+    folder = inside if inside.is_dir() else clone
+    if not (folder / "objects").is_dir():
+        raise KbenchError(f"{clone}: is no git repository: name a local clone")
+    return folder.resolve()
+
+
+def _lines(path: Path) -> tuple[str, ...]:
+    try:
+        return tuple(path.read_text(encoding="utf-8").split())
+    except OSError:
+        return ()
+
+
+def _algorithm(refs: dict[str, str]) -> str:
+    return "sha256" if any(len(each) == 64 for each in refs.values()) else "sha1"
+
+
+def _branches(refs: dict[str, str]) -> Iterator[str]:
+    for name in refs:
+        for head in ("refs/heads/", "refs/remotes/origin/"):
+            if name.startswith(head):
+                yield name.removeprefix(head)
+
+
+def _last_line(error: ProcessError) -> str:
+    lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1][:200] if lines else "no reason given"

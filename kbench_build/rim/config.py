@@ -21,6 +21,7 @@ class Config:
     """What `kbench.toml` says, or the defaults.
 
     `require` are the steps whose evidence a release needs, `runs` how often a selfcheck repeats.
+    `min_free_gb` of the engine's disk are to stay free when builds begin; 0: nobody looks.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Config:
     description: str = ""
     namespace: str = "kotlin-bench"
     engine: str = "docker"
+    min_free_gb: float = 2.0
     require: tuple[str, ...] = REQUIRABLE
     runs: int = 1
     suppress: tuple[Suppression, ...] = ()
@@ -45,7 +47,7 @@ def load_config(root: Path) -> Config:
 def _config(document: Mapping[str, Any], name: str) -> Config:
     _known(document, "", {"dataset", "engine", "release", "selfcheck", "suppress"})
     dataset = _table(document, "dataset", {"name", "version", "namespace", "description"})
-    engine = _table(document, "engine", {"kind"})
+    engine = _table(document, "engine", {"kind", "min_free_gb"})
     release = _table(document, "release", {"require"})
     selfcheck = _table(document, "selfcheck", {"runs"})
     return Config(
@@ -54,6 +56,7 @@ def _config(document: Mapping[str, Any], name: str) -> Config:
         description=_string(dataset, "dataset.description", Config.description),
         namespace=_string(dataset, "dataset.namespace", Config.namespace),
         engine=_string(engine, "engine.kind", Config.engine),
+        min_free_gb=_min_free(engine),
         require=_require(release),
         runs=_runs(selfcheck),
         suppress=_suppressions(document.get("suppress", [])),
@@ -70,6 +73,13 @@ def _require(release: Mapping[str, Any]) -> tuple[str, ...]:
                 f"release.require[{index}]", f"{step!r} isn't one of {', '.join(REQUIRABLE)}"
             )
     return tuple(step for step in REQUIRABLE if step in value)
+
+
+def _min_free(engine: Mapping[str, Any]) -> float:
+    value = engine.get("min_free_gb", Config.min_free_gb)
+    if type(value) not in (int, float) or not 0 <= value < float("inf"):
+        raise _wrong("engine.min_free_gb", f"must be a number from 0 up, not {value!r}")
+    return float(value)
 
 
 def _runs(selfcheck: Mapping[str, Any]) -> int:

@@ -93,6 +93,7 @@ class Spec(NamedTuple):
     hidden: dict[str, Hidden]
     protected_globs: list[str]
     protected: dict[str, Blob]
+    quarantine: bool
 
     def wanted(self) -> dict[str, Blob | None]:
         """What each hidden and protected path must be while the tests run (None: absent)."""
@@ -123,6 +124,8 @@ def parse_spec(data: bytes) -> Spec:
     check("protected", isinstance(protected, dict), "must be an object")
     globs = protected.get("globs", [])
     check("protected.globs", _are_strings(globs), "must be a list of globs")
+    quarantine = value.get("quarantine", False)
+    check("quarantine", isinstance(quarantine, bool), "must be true or false")
     return Spec(
         workdir=os.path.normpath(workdir),
         base_commit=base,
@@ -133,6 +136,7 @@ def parse_spec(data: bytes) -> Spec:
         hidden=_hidden(value.get("hidden", {})),
         protected_globs=globs,
         protected=_protected(protected.get("files", {})),
+        quarantine=quarantine,
     )
 
 
@@ -987,6 +991,7 @@ class Inputs(NamedTuple):
 
     spec: Spec
     expected: frozenset[str]
+    quarantined: frozenset[str]
     patch: bytes
     collector: str
 
@@ -1001,15 +1006,23 @@ def load_comparer(tests: str) -> Any:
 
 
 def load_inputs(tests: str, comparer: Any) -> Inputs:
-    """Reads the files beside this one. Raises VerifierError("data")."""
+    """Reads the files beside this one. Raises VerifierError("data").
+
+    A quarantine counts only where verify.json asks for it: in a container that the agent shares,
+    the agent could leave such a file where a task has none.
+    """
+    spec = parse_spec(_tests_file(tests, "verify.json"))
     try:
-        expected = comparer.expected_ids(_tests_file(tests, "expected_tests.json"))
+        apart: frozenset[str] = frozenset()
+        if spec.quarantine:
+            apart = comparer.quarantined_ids(_tests_file(tests, "quarantine.json"))
+        expected = comparer.expected_ids(_tests_file(tests, "expected_tests.json"), apart)
     except comparer.DataError as bad:
         raise VerifierError("data", str(bad)) from bad
-    spec = parse_spec(_tests_file(tests, "verify.json"))
     return Inputs(
         spec=spec,
         expected=expected,
+        quarantined=apart,
         patch=_tests_file(tests, "test.patch") if spec.hidden else b"",
         collector=_tests_file(tests, "kotlin_logs_collector.sh").decode("utf-8"),
     )
@@ -1033,7 +1046,13 @@ def grade(inputs: Inputs, comparer: Any, logs: Logs) -> dict[str, Any]:
     logs.clear()
     changed = changed_tests(checkout, spec)
     readings = read_reports(checkout, inputs, comparer, logs)
-    report = comparer.compare(inputs.expected, readings, timed_out=ran.timed_out, changed=changed)
+    report = comparer.compare(
+        inputs.expected,
+        readings,
+        timed_out=ran.timed_out,
+        changed=changed,
+        quarantined=inputs.quarantined,
+    )
     report["command"] = {"exit_code": ran.exit_code, "seconds": ran.seconds}
     return dict(report)
 
@@ -1100,7 +1119,7 @@ def failure(kind: str, message: str) -> dict[str, Any]:
     """report.json for a verifier that couldn't do its work; needs no comparer."""
     empty: dict[str, Any] = {"version": 1, "reward": 0, "outcome": "verifier-error"}
     empty.update(errors=[{"kind": kind, "message": message}], command=None, reports=[], tests={})
-    empty.update(counts={}, flaky=[], missing=[], failed=[])
+    empty.update(counts={}, flaky=[], missing=[], failed=[], quarantined=[])
     return empty
 
 

@@ -247,18 +247,40 @@ def tally(readings: Iterable[Reading]) -> Tally:
     return Tally(statuses, {i: n for i, n in counts.items() if n > 1}, sorted(flaky))
 
 
-def expected_ids(data: bytes) -> frozenset[str]:
-    """All ids that must pass, from the bytes of `expected_tests.json`. Raises DataError."""
+def expected_ids(data: bytes, quarantined: Iterable[str] = ()) -> frozenset[str]:
+    """All ids that must pass, from the bytes of `expected_tests.json`. Raises DataError.
+
+    `quarantined` ids are left out; one that the fix makes pass must remain.
+    """
+    value = _object(data, "expected_tests.json")
+    apart = frozenset(quarantined)
+    lists = {name: _strings(value.get(name, []), name) for name in CATEGORIES}
+    kept = {name: frozenset(ids) - apart for name, ids in lists.items()}
+    if not any(kept[name] for name in CATEGORIES if name != "p2p_tests"):
+        rest = " outside the quarantine" if apart else ""
+        raise DataError(f"expected_tests.json names no test{rest} that the fix makes pass")
+    return frozenset().union(*kept.values())
+
+
+def quarantined_ids(data: bytes) -> frozenset[str]:
+    """The ids that decide nothing, from the bytes of `quarantine.json`. Raises DataError."""
+    tests = _object(data, "quarantine.json").get("tests")
+    if not isinstance(tests, list) or not all(isinstance(t, dict) for t in tests):
+        raise DataError("quarantine.json: tests is not a list of objects")
+    ids = [test.get("id") for test in tests]
+    if not all(isinstance(i, str) for i in ids):
+        raise DataError("quarantine.json: a test has no id")
+    return frozenset(ids)
+
+
+def _object(data: bytes, name: str) -> dict[str, Any]:
     try:
         value = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as bad:
-        raise DataError(f"expected_tests.json is not JSON: {bad}") from bad
+        raise DataError(f"{name} is not JSON: {bad}") from bad
     if not isinstance(value, dict):
-        raise DataError("expected_tests.json is not an object")
-    lists = {name: _strings(value.get(name, []), name) for name in CATEGORIES}
-    if not any(lists[name] for name in CATEGORIES if name != "p2p_tests"):
-        raise DataError("expected_tests.json names no test that the fix makes pass")
-    return frozenset(i for ids in lists.values() for i in ids)
+        raise DataError(f"{name} is not an object")
+    return value
 
 
 def _strings(value: object, name: str) -> list[str]:
@@ -294,6 +316,7 @@ def empty_report(outcome: str, errors: list[dict[str, str]]) -> dict[str, Any]:
         "flaky": [],
         "missing": [],
         "failed": [],
+        "quarantined": [],
     }
 
 
@@ -303,10 +326,12 @@ def compare(
     *,
     timed_out: bool = False,
     changed: Iterable[str] = (),
+    quarantined: Iterable[str] = (),
 ) -> dict[str, Any]:
     """report.json (without `command`) from the reports, keyed by their paths in the checkout.
 
-    `changed` are hidden or protected files that were no longer what they must be after the run.
+    `changed` are hidden or protected files that were no longer what they must be after the run,
+    `quarantined` ids that were left out of `expected`.
     """
     errors = [problem("tests-changed", f"{f}: changed while the tests ran") for f in changed]
     errors += [problem("report", f"{f}: {r.error}") for f, r in readings.items() if r.error]
@@ -327,6 +352,7 @@ def compare(
         "flaky": total.flaky,
         "missing": verdict.missing,
         "failed": verdict.failed,
+        "quarantined": sorted(quarantined),
     }
 
 

@@ -55,7 +55,7 @@ set -uo pipefail
 
   # $1: kind of error, $2: one line without quotes or backslashes.
   report() {
-    printf '{"version": 1, "reward": 0, "outcome": "verifier-error", "errors": [{"kind": "%s", "message": "%s"}], "command": null, "reports": [], "tests": {}, "counts": {}, "flaky": [], "missing": [], "failed": []}\n' \
+    printf '{"version": 1, "reward": 0, "outcome": "verifier-error", "errors": [{"kind": "%s", "message": "%s"}], "command": null, "reports": [], "tests": {}, "counts": {}, "flaky": [], "missing": [], "failed": [], "quarantined": []}\n' \
       "$1" "$2" >"$logs/report.json"
   }
 

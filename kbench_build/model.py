@@ -171,13 +171,36 @@ class Base:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Upstream:
+    """The repository that a task was cut from, as `task.toml` names it; empty where it doesn't."""
+
+    owner: str = ""
+    name: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """What git makes of patches on a commit.
+
+    `reason` is why it refuses them (empty: they apply), `said` all that git wrote then. `changed`
+    are the paths that differ afterwards: (mode, id), None where there is no file any more.
+    """
+
+    reason: str
+    said: bytes = b""
+    changed: Mapping[str, tuple[str, str] | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskFacts:
     """What the graph needs to know of a task without opening its files again.
 
     `parts` are digests of what a change can touch: `instruction`, `environment`, `solution`,
     `tests`, `settings` (what `task.toml` asks of a runner) and `metadata` (the rest). `froms` are
     the images its Dockerfile stands on, `has_image` whether there is an image to build at all.
-    A `task.toml` that can't be read has no `base_commit`; validation says why.
+    A `task.toml` that can't be read has no `base_commit`; validation says why. `checked_out` is the
+    base commit, or where task.toml has none the one commit that the image's scripts name.
     """
 
     id: str
@@ -186,6 +209,8 @@ class TaskFacts:
     froms: tuple[str, ...]
     has_image: bool
     base_commit: str | None
+    upstream: Upstream = Upstream()
+    checked_out: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

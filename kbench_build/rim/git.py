@@ -26,6 +26,12 @@ def git_version() -> str:
     return run(["git", "--version"], timeout=30).stdout.decode().strip()
 
 
+# What a person's network needs, and says nothing about git.
+_NETWORK = ("http_proxy", "https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE")
+# A server that says nothing for so long is given up; git's own helper ends with that.
+_PATIENCE = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60")
+
+
 def _environment(folder: Path) -> dict[str, str]:
     """Git's whole environment: no configuration but the folder's own, no network, no prompts."""
     return {
@@ -56,13 +62,28 @@ class ObjectStore:
         (folder / "HEAD").write_text("ref: refs/heads/none\n", encoding="ascii")
         (folder / "config").write_text(_config(algorithm), encoding="ascii")
 
-    def git(self, *argv: str, stdin: bytes | None = None, index: Path | None = None) -> Completed:
+    def git(
+        self,
+        *argv: str,
+        stdin: bytes | None = None,
+        index: Path | None = None,
+        timeout: float = _TIMEOUT,
+    ) -> Completed:
         """Run git on this store. `index` is the index file to use, if any."""
         env = _environment(self.folder)
         if index is not None:
             env["GIT_INDEX_FILE"] = str(index)
         command = ["git", "--no-pager", *argv]
-        return run(command, timeout=_TIMEOUT, cwd=self.folder, env=env, stdin=stdin)
+        return run(command, timeout=timeout, cwd=self.folder, env=env, stdin=stdin)
+
+    def fetch(self, url: str, wanted: Sequence[str], *, timeout: float, depth: int = 0) -> None:
+        """Fetch commits or refs over HTTP; no credentials are known, and none asked for."""
+        env = {**_environment(self.folder), "GIT_ALLOW_PROTOCOL": "http:https"}
+        env |= {name: os.environ[name] for name in _NETWORK if name in os.environ}
+        options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
+        options += [f"--depth={depth}"] if depth else []
+        command = ["git", *_PATIENCE, "fetch", *options, "--end-of-options", url, *wanted]
+        run(command, timeout=timeout, cwd=self.folder, env=env)
 
     def take_in(self, objects: Mapping[str, Path]) -> tuple[tuple[str, str], ...]:
         """Take in the files of a foreign `objects/` folder, by their names there; they are moved.

@@ -24,12 +24,12 @@ from doit.dependency import Dependency, SqliteDB
 from doit.exceptions import TaskError, TaskFailed
 from doit.task import Task
 
-from kbench_build.errors import EngineError, KbenchError
+from kbench_build.errors import KbenchError
 from kbench_build.model import DATASET, Report
 from kbench_build.plan import Plan
 from kbench_build.progress import Progress
 from kbench_build.rim.store import STATE, dataset_lock
-from kbench_build.selection import asked_of, reached
+from kbench_build.selection import asked_of, reached, subjects
 
 Definition = dict[str, Any]
 
@@ -91,6 +91,7 @@ class Graph:
         self._journal = self._state / "journal"
         self._lock = contextlib.ExitStack()
         self._forced: set[str] = set()
+        self._room_checked = False
         self._state.mkdir(exist_ok=True)
         self._catch_up()
 
@@ -210,15 +211,27 @@ class Graph:
     def holds(self, step: str, subject: str, *, known: bool) -> bool:
         """Whether a subtask is up to date. `known`: doit knows that it once ended well.
 
-        Leaves the program where a build is due and no engine answers: once, not once a subtask.
+        Leaves the program where a build is due and no engine answers, or its disk is too full:
+        once, not once a subtask.
         """
         try:
             if step in _BUILDS:
                 self.plan.ask()
-            return known and step not in self._forced and self.plan.holds(step, subject)
-        except EngineError as error:
+            held = known and step not in self._forced and self.plan.holds(step, subject)
+            if step in _BUILDS and not held:
+                self._check_room()
+            return held
+        except KbenchError as error:
             _end_workers()
             _leave(error)
+
+    def _check_room(self) -> None:
+        """Before the first build of a run: whether all that are due fit on the engine's disk."""
+        if not self._room_checked:
+            from kbench_build.upkeep import check_room  # noqa: PLC0415 - only before a build
+
+            self._room_checked = True
+            check_room(self.plan, self._reached, subjects(asked_of(sys.argv) or (), _WAITS))
 
     def _act(self, step: str, subject: str) -> Definition | TaskError | TaskFailed:
         try:

@@ -44,6 +44,14 @@ def reached(
     return frozenset(found)
 
 
+def subjects(words: Sequence[str], steps: Collection[str]) -> Sequence[str] | None:
+    """The patterns of subjects in words such as `seal:acme_*`; None where a whole step is meant."""
+    named = [word.partition(":") for word in words if word.partition(":")[0] in steps]
+    if not named or any(not colon for _, colon, _ in named):
+        return None
+    return [subject for _, _, subject in named]
+
+
 def _named(words: Sequence[str], steps: Collection[str]) -> Iterator[str]:
     """The steps of tasks' names such as `seal` and `seal:id`; `ValueError` at any other word."""
     remaining = iter(words)

@@ -22,6 +22,8 @@ LABEL_KIND = "dev.kbench.kind"
 LABEL_SUBJECT = "dev.kbench.subject"
 # On the images of stages alone: images made from an image inherit its other labels.
 LABEL_STAGE = "dev.kbench.stage"
+# The name that a Dockerfile gives to no image at all.
+SCRATCH = "scratch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,21 @@ def normal_reference(image: str) -> str:
     short = image.removeprefix("docker.io/").removeprefix("library/")
     last = short.rsplit("/", 1)[-1]
     return short if ":" in last or "@" in last else f"{short}:latest"
+
+
+def identity(image: str, local: str, digests: Iterable[str]) -> str:
+    """What an image from outside is known by: a registry's digest, else its id in the engine.
+
+    `digests` are all that the engine has for it (`name@sha256:…`). Reports and locks keep this.
+    """
+    found = {_repository(of): of.partition("@")[2] for of in digests}
+    return found.get(_repository(image), local)
+
+
+def _repository(image: str) -> str:
+    """An image reference without tag and digest."""
+    folder, slash, last = normal_reference(image).partition("@")[0].rpartition("/")
+    return folder + slash + last.partition(":")[0]
 
 
 def base_recipes(

@@ -13,18 +13,21 @@ from typing import Any
 from kbench_build.errors import KbenchError
 from kbench_build.model import Base, Outcome, Report
 from kbench_build.rim.dataset import TASKS, read_task_toml
-from kbench_build.rim.engines import BuildResult, BuildSpec, ContainerEngine
+from kbench_build.rim.engines import BuildResult, BuildSpec, ContainerEngine, HeldImage
 from kbench_build.rim.store import STATE
 from kbench_build.rim.tree import scan_tree
 from kbench_build.rules.build_context import buildkit_lines, ignores, label_stages
-from kbench_build.rules.dockerfile import parse_dockerfile, stages
+from kbench_build.rules.dockerfile import images, parse_dockerfile, stages
 from kbench_build.rules.images import (
     LABEL_KIND,
     LABEL_RECIPE,
     LABEL_STAGE,
     LABEL_SUBJECT,
+    SCRATCH,
     Recipe,
+    identity,
     is_held,
+    normal_reference,
 )
 from kbench_build.rules.limits import limits
 
@@ -111,11 +114,45 @@ def _environment(folder: Path) -> dict[str, Path | bytes]:
 
 def _make(wish: _Wish, engine: ContainerEngine, *, rebuild: bool) -> Report:
     began = time.monotonic()
-    held = engine.images().get(wish.recipe.image)
+    before = engine.images()
+    held = before.get(wish.recipe.image)
     if held and is_held(held.labels, wish.recipe) and not rebuild:
         return _report(wish, {"image_id": held.id}, "held already", began)
     result = engine.build(_spec(wish, use_cache=not rebuild))
-    return _report(wish, _data(wish, result), _words(result), began)
+    data = _data(wish, result)
+    if result.status == "built":
+        data |= _stood_on(wish, result, engine, before)
+    return _report(wish, data, _words(result), began)
+
+
+def _stood_on(
+    wish: _Wish, result: BuildResult, engine: ContainerEngine, before: Mapping[str, HeldImage]
+) -> dict[str, Any]:
+    """Of an image that was built: by which engine, on which foreign images, and how much it added.
+
+    A later run compares the first two with what it finds, and estimates by the third.
+    """
+    instructions = parse_dockerfile(wish.text)
+    names = [normal_reference(n) for n in images(instructions) if n != SCRATCH]
+    # What the builder fetched wasn't there before.
+    held = _by_reference(before if {*names} <= {*_by_reference(before)} else engine.images())
+    foreign = [n for n in names if n in held and n not in wish.recipe.stands_on]
+    data: dict[str, Any] = {
+        "engine": engine.about().name,
+        "froms": {n: identity(n, held[n].id, held[n].digests) for n in foreign},
+    }
+    last = next((stage.image for stage in reversed(stages(instructions))), None)
+    below = 0 if last == SCRATCH else _size(held, last)
+    return data if below is None else {**data, "grown": max(0, result.size - below)}
+
+
+def _by_reference(images: Mapping[str, HeldImage]) -> Mapping[str, HeldImage]:
+    return {normal_reference(tag): image for tag, image in images.items()}
+
+
+def _size(held: Mapping[str, HeldImage], image: str | None) -> int | None:
+    found = held.get(normal_reference(image)) if image else None
+    return found.size if found else None
 
 
 def _spec(wish: _Wish, *, use_cache: bool) -> BuildSpec:

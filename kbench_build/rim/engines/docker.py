@@ -112,10 +112,8 @@ class DockerEngine:
         return [c["Names"][0].lstrip("/") for c in _left(self._connected)]
 
     def about(self) -> About:
-        """Which engine it is, and where it keeps its images."""
-        from kbench_build.rim.engines import docker_store  # noqa: PLC0415 - imports the SDK
-
-        return docker_store.about(self._connected)
+        """Which engine it is, and where it keeps its images. Asked once."""
+        return self._about
 
     def stored(self) -> Sequence[StoredImage]:
         """Every image but the builder's steps; takes some milliseconds an image."""
@@ -139,6 +137,12 @@ class DockerEngine:
     def address(self) -> str:
         """Where the engine listens."""
         return self._address or engine_address()
+
+    @cached_property
+    def _about(self) -> About:
+        from kbench_build.rim.engines import docker_store  # noqa: PLC0415 - imports the SDK
+
+        return docker_store.about(self._connected)
 
     @cached_property
     def _connected(self) -> "DockerApi":

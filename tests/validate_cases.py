@@ -1,5 +1,6 @@
 """What validation must find, one entry a defect; and what only looks like one and must pass."""
 
+import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -78,8 +79,76 @@ def move_a_test(sample: Sample) -> None:
     sample.change("tests/verify.json", lambda v: v.update(hidden=hidden))
 
 
+def quarantine(
+    *ids: str, reason: str = "Two threads race for one port.", asked: bool = True
+) -> Break:
+    """Put these tests in quarantine; `asked`: verify.json says so."""
+    entry = {"reason": reason, "since": "2026-11-29", "ratio": "2/3"}
+    content = json.dumps({"tests": [{"id": i, **entry} for i in ids]})
+    put = write("tests/quarantine.json", content)
+    return both(put, verify(lambda v: v.update(quarantine=True))) if asked else put
+
+
 # (rule, form, how to break it, the file and place where it fires)
 DEFECTS: list[tuple[str, str, Break, str, str]] = [
+    (
+        "quarantine/unknown-id",
+        "shipped",
+        quarantine("AdderTest.zero", "AdderTest.gone"),
+        "tests/quarantine.json",
+        "tests[1]",
+    ),
+    (
+        "quarantine/repeated",
+        "shipped",
+        quarantine("AdderTest.zero", "AdderTest.zero"),
+        "tests/quarantine.json",
+        "tests[1]",
+    ),
+    (
+        "quarantine/reason",
+        "shipped",
+        quarantine("AdderTest.zero", reason=" TODO. "),
+        "tests/quarantine.json",
+        "tests[0].reason",
+    ),
+    (
+        "quarantine/everything",
+        "shipped",
+        quarantine("AdderTest.two"),
+        "tests/quarantine.json",
+        "",
+    ),
+    (
+        "quarantine/emptied",
+        "shipped",
+        both(
+            quarantine("AdderTest.two"), expect(lambda v: v["n2p_tests"].append("AdderTest.three"))
+        ),
+        "tests/quarantine.json",
+        "",
+    ),
+    (
+        "quarantine/not-read",
+        "shipped",
+        quarantine("AdderTest.zero", asked=False),
+        "tests/quarantine.json",
+        "",
+    ),
+    (
+        "quarantine/not-read",
+        "shipped",
+        verify(lambda v: v.update(quarantine=True)),
+        "tests/verify.json",
+        "quarantine",
+    ),
+    (
+        "quarantine/no-effect",
+        "own",
+        quarantine("AdderTest.zero", asked=False),
+        "tests/quarantine.json",
+        "",
+    ),
     ("layout/required", "shipped", remove("instruction.md"), "instruction.md", ""),
     ("layout/required", "shipped", remove("task.toml"), "task.toml", ""),
     (
@@ -637,6 +706,17 @@ DEFECTS: list[tuple[str, str, Break, str, str]] = [
 
 # What comes close to a defect and is none: (what it is, form, change)
 SOUND: list[tuple[str, str, Break]] = [
+    ("a test in quarantine", "shipped", quarantine("AdderTest.zero")),
+    (
+        "a quarantine that a task's own verifier reads",
+        "own",
+        both(
+            quarantine("AdderTest.zero", asked=False),
+            write(
+                "tests/test.sh", "git apply /tests/test.patch\npython3 x /tests/quarantine.json\n"
+            ),
+        ),
+    ),
     ("a link inside the task", "shipped", link("README.md", "instruction.md")),
     (
         "an image in place of a Dockerfile",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from kbench_build.rules.content import EXPECTED, VERIFY, Content
+from kbench_build.rules.content import EXPECTED, QUARANTINE, VERIFY, Content
 from kbench_build.rules.findings import Check, Spot
 
 _LISTS = 10
@@ -77,7 +77,7 @@ def _unknown_key(task: Content) -> Iterator[Spot]:
 
 def _repeated(task: Content) -> Iterator[Spot]:
     suspects = [EXPECTED] if _may_repeat(task.data.get(EXPECTED, b"")) else []
-    for path in [*suspects, VERIFY]:
+    for path in [*suspects, VERIFY, QUARANTINE]:
         for key in sorted(repeated_keys(task.data.get(path, b"{}"))):
             yield Spot(
                 file=path, where=key, message="stands twice in one table; the last one counts"

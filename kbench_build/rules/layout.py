@@ -46,7 +46,8 @@ _READ_BY_ENGINE = frozenset(
     | {"docker-compose.yml", "singularity-compose.yaml"}
 )
 _TEST_FILES = frozenset(
-    {"test.sh", "test.patch", "expected_tests.json", "verify.json", ".harborignore"}
+    {"test.sh", "test.patch", "expected_tests.json", "verify.json", "quarantine.json"}
+    | {".harborignore"}
 )
 
 

@@ -120,6 +120,12 @@ def filled_in(
     return {**data, "hidden": _sorted(hidden), "protected": protected}
 
 
+def with_quarantine(data: Mapping[str, Any], present: bool) -> dict[str, Any]:
+    """verify.json's value that asks for a quarantine where there is one."""
+    rest = {key: value for key, value in data.items() if key != "quarantine"}
+    return {**rest, "quarantine": True} if present else rest
+
+
 def _sorted(value: Mapping[str, Any]) -> dict[str, Any]:
     return dict(sorted(value.items(), key=lambda item: item[0].encode("utf-8", "surrogateescape")))
 

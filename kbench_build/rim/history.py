@@ -53,9 +53,13 @@ class History:
             self._store.git("rev-parse", "--verify", f"{found}^{{commit}}").stdout.decode().strip()
         )
 
-    def commits(self, tip: str, *, since: int = 0, until: int = 1 << 40) -> Iterator[Commit]:
+    def commits(
+        self, tip: str, *, since: int | None = None, until: int | None = None
+    ) -> Iterator[Commit]:
         """The first parents from the tip on, newest first, committed between two times."""
-        options = [f"--since-as-filter={since}", f"--until={until}", f"--format={_FORMAT}"]
+        options = [f"--format={_FORMAT}"]
+        options += [] if since is None else [f"--since-as-filter=@{since}"]
+        options += [] if until is None else [f"--until=@{until}"]
         try:
             output = self._store.git("log", *_LOG, *options, tip, "--").stdout
         except ProcessError as error:
@@ -109,9 +113,8 @@ class History:
 def _parse_log(fields: list[bytes]) -> Iterator[Commit]:
     at = 0
     while at < len(fields) and fields[at].startswith(_START):
-        values = [
-            each.decode("utf-8", "surrogateescape") for each in fields[at : at + len(_VALUES)]
-        ]
+        texts = fields[at : at + len(_VALUES)]
+        values = [text.decode("utf-8", "surrogateescape") for text in texts]
         at += len(_VALUES)
         files = []
         while at < len(fields) and not fields[at].startswith(_START):

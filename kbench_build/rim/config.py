@@ -21,6 +21,8 @@ class Config:
     """What `kbench.toml` says, or the defaults.
 
     `require` are the steps whose evidence a release needs, `runs` how often a selfcheck repeats.
+    `mirrors` is a folder of upstream repositories, relative to the root (empty: there is none), and
+    `fetch` says whether one that isn't at hand is fetched from its URL.
     `min_free_gb` of the engine's disk are to stay free when builds begin; 0: nobody looks.
     """
 
@@ -33,6 +35,8 @@ class Config:
     require: tuple[str, ...] = REQUIRABLE
     runs: int = 1
     suppress: tuple[Suppression, ...] = ()
+    mirrors: str = ""
+    fetch: bool = False
 
 
 def load_config(root: Path) -> Config:
@@ -45,11 +49,12 @@ def load_config(root: Path) -> Config:
 
 
 def _config(document: Mapping[str, Any], name: str) -> Config:
-    _known(document, "", {"dataset", "engine", "release", "selfcheck", "suppress"})
+    _known(document, "", {"dataset", "engine", "release", "selfcheck", "suppress", "upstream"})
     dataset = _table(document, "dataset", {"name", "version", "namespace", "description"})
     engine = _table(document, "engine", {"kind", "min_free_gb"})
     release = _table(document, "release", {"require"})
     selfcheck = _table(document, "selfcheck", {"runs"})
+    upstream = _table(document, "upstream", {"mirrors", "fetch"})
     return Config(
         name=_string(dataset, "dataset.name", name),
         version=_string(dataset, "dataset.version", Config.version),
@@ -60,6 +65,8 @@ def _config(document: Mapping[str, Any], name: str) -> Config:
         require=_require(release),
         runs=_runs(selfcheck),
         suppress=_suppressions(document.get("suppress", [])),
+        mirrors=_string(upstream, "upstream.mirrors", Config.mirrors),
+        fetch=_fetch(upstream),
     )
 
 
@@ -80,6 +87,13 @@ def _min_free(engine: Mapping[str, Any]) -> float:
     if type(value) not in (int, float) or not 0 <= value < float("inf"):
         raise _wrong("engine.min_free_gb", f"must be a number from 0 up, not {value!r}")
     return float(value)
+
+
+def _fetch(upstream: Mapping[str, Any]) -> bool:
+    fetch = upstream.get("fetch", Config.fetch)
+    if not isinstance(fetch, bool):
+        raise _wrong("upstream.fetch", f"must be true or false, not {fetch!r}")
+    return fetch
 
 
 def _runs(selfcheck: Mapping[str, Any]) -> int:

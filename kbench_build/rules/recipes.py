@@ -12,6 +12,7 @@ from kbench_build.rules.patches import Patch
 # Lines of so many characters are hardly the same by chance, and so many of them aren't at all.
 _DISTINCT = 16
 _TELLING = 3
+SCRIPTS = (DOCKERFILE, "environment/prepare.sh")
 _COMMIT = re.compile(rb"(?<![0-9A-Za-z])[0-9a-f]{40}(?![0-9A-Za-z])")
 
 
@@ -98,11 +99,25 @@ def base_commit(config: Mapping[str, object] | None) -> str | None:
 
 def _commits(task: Content) -> dict[bytes, str]:
     """Every full commit id in the Dockerfile and `prepare.sh`, and the file it stands in."""
+    return commits_in({path: task.data.get(path, b"") for path in SCRIPTS})
+
+
+def commits_in(texts: Mapping[str, bytes]) -> dict[bytes, str]:
+    """Every full commit id in the texts, and the path of the first that it stands in."""
     found: dict[bytes, str] = {}
-    for path in (DOCKERFILE, "environment/prepare.sh"):
-        for commit in _COMMIT.findall(task.data.get(path, b"")):
+    for path, text in texts.items():
+        for commit in _COMMIT.findall(text):
             found.setdefault(commit, path)
     return found
+
+
+def checked_out(config: Mapping[str, object] | None, texts: Mapping[str, bytes]) -> str:
+    """The base commit; where task.toml names none, the only commit in the texts of `SCRIPTS`."""
+    commit = base_commit(config)
+    if commit is None:
+        named = commits_in(texts)
+        commit = next(iter(named)).decode() if len(named) == 1 else ""
+    return commit
 
 
 def _reversed_fix(task: Content) -> Iterator[Spot]:

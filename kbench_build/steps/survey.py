@@ -11,7 +11,7 @@ from typing import Any
 
 from kbench_build import digest
 from kbench_build.errors import KbenchError
-from kbench_build.model import Base, FileEntry, Finding, TaskFacts
+from kbench_build.model import Base, FileEntry, Finding, TaskFacts, Upstream
 from kbench_build.rim.config import CONFIG
 from kbench_build.rim.dataset import BASES, TASKS, Dataset, open_dataset, read_task_toml
 from kbench_build.rim.tree import TreeIndex, listing, scan_tree
@@ -102,10 +102,14 @@ def _task(name: str, value: Mapping[str, Any]) -> TaskFacts:
         froms=tuple(value["froms"]),
         has_image=value["has_image"],
         base_commit=value["base_commit"],
+        upstream=Upstream(**value["upstream"]),
+        checked_out=value["checked_out"],
     )
 
 
 def _describe_task(folder: Path) -> Mapping[str, Any]:
+    from kbench_build.rules.recipes import SCRIPTS, checked_out  # noqa: PLC0415 - only when changed
+
     files = scan_tree(folder)
     document, settings, about = _task_toml(folder)
     groups: dict[str, list[FileEntry]] = {part: [] for part in _PARTS}
@@ -115,12 +119,15 @@ def _describe_task(folder: Path) -> Mapping[str, Any]:
     parts["settings"] = settings
     parts["metadata"] = digest.of_parts({"files": parts["metadata"], "about": about})
     dockerfile = _text(folder / "environment" / "Dockerfile")
+    scripts = {path: _text(folder / path).encode("utf-8", "replace") for path in SCRIPTS}
     return {
         "digest": digest.of_tree(files),
         "parts": parts,
         "froms": list(images(parse_dockerfile(dockerfile))),
         "has_image": bool(dockerfile or _table(document, "environment").get("docker_image")),
         "base_commit": _base_commit(document),
+        "upstream": _upstream(document),
+        "checked_out": checked_out(document, scripts),
         "files": listing(files),
     }
 
@@ -143,6 +150,12 @@ def _task_toml(folder: Path) -> tuple[Mapping[str, Any], str, str]:
     about = {key: value for key, value in document.items() if key in _ABOUT}
     settings = {key: value for key, value in document.items() if key not in _ABOUT}
     return document, digest.of_json(_plain(settings)), digest.of_json(_plain(about))
+
+
+def _upstream(document: Mapping[str, Any]) -> Mapping[str, str]:
+    source = _table(_table(document, "metadata"), "source")
+    said = {key: source.get(f"repository_{key}") for key in ("owner", "name", "url")}
+    return {key: value if isinstance(value, str) else "" for key, value in said.items()}
 
 
 def _base_commit(document: Mapping[str, Any]) -> str | None:

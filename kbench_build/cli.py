@@ -11,6 +11,7 @@ import click
 from kbench_build import __version__
 from kbench_build.commands.engine import engine
 from kbench_build.commands.sync import sync
+from kbench_build.commands.validate import validate
 from kbench_build.commands.verify import verify
 from kbench_build.errors import KbenchError
 
@@ -24,7 +25,7 @@ def cli() -> None:
     """
 
 
-for command in (engine, sync, verify):
+for command in (engine, sync, validate, verify):
     cli.add_command(command)
 
 

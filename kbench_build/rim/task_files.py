@@ -70,6 +70,12 @@ def _leads_inside(link: str, folder: str) -> bool:
     return real.startswith(os.path.realpath(folder) + os.sep)
 
 
+def read_text(path: Path, most: int) -> str:
+    """A regular file's text; nothing where it can't be read or has more bytes than `most`."""
+    content = _read(os.fspath(path), most)
+    return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
+
+
 def read_files(
     folder: Path, entries: tuple[FolderEntry, ...], limit: Callable[[str], int | None]
 ) -> tuple[Mapping[str, bytes], Mapping[str, str]]:

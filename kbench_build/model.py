@@ -287,3 +287,26 @@ class Commit:
     committed: int
     message: str
     files: tuple[ChangedFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One layer of an image, with all that lies below it: images that share it name it alike."""
+
+    key: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredImage:
+    """An image in the engine's store, tagged or not; `created` is in seconds since 1970.
+
+    `layers` begin with the lowest. `in_use`: a container stands on it, whether it runs or not.
+    """
+
+    id: str
+    tags: tuple[str, ...]
+    labels: Mapping[str, str]
+    created: float
+    layers: tuple[Layer, ...]
+    in_use: bool

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from kbench_build.errors import KbenchError
-from kbench_build.model import Job, JobResult
+from kbench_build.model import Job, JobResult, StoredImage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,29 +25,6 @@ class HeldImage:
     labels: Mapping[str, str]
     size: int = 0
     digests: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layer:
-    """One layer of an image, with all that lies below it: images that share it name it alike."""
-
-    key: str
-    size: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredImage:
-    """An image in the engine's store, tagged or not; `created` is in seconds since 1970.
-
-    `layers` begin with the lowest. `in_use`: a container stands on it, whether it runs or not.
-    """
-
-    id: str
-    tags: tuple[str, ...]
-    labels: Mapping[str, str]
-    created: float
-    layers: tuple[Layer, ...]
-    in_use: bool
 
 
 @dataclass(frozen=True, kw_only=True)

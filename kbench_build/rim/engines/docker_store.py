@@ -13,7 +13,8 @@ from typing import Any
 import docker.errors
 
 from kbench_build.errors import EngineError
-from kbench_build.rim.engines import About, Layer, StoredImage
+from kbench_build.model import Layer, StoredImage
+from kbench_build.rim.engines import About
 from kbench_build.rim.engines.docker_api import FAILURES, DockerApi, sentence
 
 # Where images lie when the engine leaves them to containerd, as newer ones do.
@@ -61,12 +62,18 @@ def _stored(
             continue
         yield StoredImage(
             id=image["Id"],
-            tags=tuple(t for t in image.get("RepoTags") or () if t != "<none>:<none>"),
+            tags=_tags(image),
             labels=image.get("Labels") or {},
             created=float(image["Created"]),
             layers=tuple(_layers(history)),
             in_use=image["Id"] in used,
         )
+
+
+def _tags(image: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tags of an image as the engine lists it, without what Podman puts before them."""
+    found = image.get("RepoTags") or ()
+    return tuple(tag.removeprefix("localhost/") for tag in found if tag != "<none>:<none>")
 
 
 def _layers(history: Iterable[Mapping[str, Any]]) -> Iterator[Layer]:

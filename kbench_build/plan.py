@@ -37,6 +37,7 @@ from kbench_build.steps.survey import Survey, survey
 
 if TYPE_CHECKING:
     from kbench_build.rim.engines import ContainerEngine, HeldImage
+    from kbench_build.rim.upstream import Holder
     from kbench_build.rules.draft import Proof
 
 _EVIDENCE = ("validate", "build_bases", "build_images", "seal", "selfcheck")
@@ -70,6 +71,7 @@ class Plan:
         self._asking: threading.Thread | None = None
         self._held: Mapping[str, HeldImage] | None = None
         self._image_ids: dict[str, str] = {}
+        self._bundles_of: dict[tuple[str, ...], tuple[Path, ...]] = {}
         self._recipes: tuple[Mapping[str, str], Mapping[str, Recipe]] | None = None
         self._task_recipes = _TaskRecipes(bases={})
         self.steps: Mapping[str, Step] = {
@@ -212,7 +214,7 @@ class Plan:
 
         Made anew where a generated file that counts by its content may have changed in this run.
         """
-        made = {name: self._made(item) for name, item in self._unpinned.items()}
+        made = {name: self.made(item) for name, item in self._unpinned.items()}
         if self._recipes is None or self._recipes[0] != made:
             ready = [base for base in self.survey.bases if self._dockerfile_digest(base)]
             found = base_recipes([self._source(b) for b in ready], self.config.namespace)[0]
@@ -224,7 +226,8 @@ class Plan:
         items = self.base_inputs.items()
         return {name: item for name, item in items if item.pin_kind == "unpinned"}
 
-    def _made(self, item: BaseInput) -> str:
+    def made(self, item: BaseInput) -> str:
+        """The digest of a generated file, which its recipe counts where it has no pin."""
         head = self.store.head("base_inputs", item.name)
         return head.made if head and head.ok else ""
 
@@ -238,7 +241,7 @@ class Plan:
             sources=sources(instructions),
             dockerfile_digest=self._dockerfile_digest(base),
             files=self.survey.folders[base.repo].files,
-            inputs={i.file: identity(i, self._made(i)) for i in self.serving(base)},
+            inputs={i.file: identity(i, self.made(i)) for i in self.serving(base)},
             ignore=tuple(ignore.read_text("utf-8").splitlines()) if ignore.is_file() else (),
         )
 
@@ -261,7 +264,14 @@ class Plan:
 
         base = next(b for b in self.survey.bases if b.name == name)
         recipe = self.recipes[name]
-        return build_base(self.root, base, recipe, engine=self.engine, rebuild=self.rebuild)
+        return build_base(
+            self.root,
+            base,
+            recipe,
+            engine=self.engine,
+            dataset=self.config.name,
+            rebuild=self.rebuild,
+        )
 
     # Tasks.
 
@@ -297,8 +307,12 @@ class Plan:
         from kbench_build.steps import validate  # noqa: PLC0415
 
         if subject != DATASET:
-            tree = self.survey.tasks[subject].digest
-            return validate.inputs(tree=tree, surroundings=self._surroundings)
+            holder = self._holders.get(subject)
+            return validate.inputs(
+                tree=self.survey.tasks[subject].digest,
+                surroundings=self._surroundings,
+                holder=holder.name if holder else "",
+            )
         return validate.dataset_inputs(
             tasks=self.survey.tasks,
             folders={repo: of_tree(f.files) for repo, f in self.survey.folders.items()},
@@ -314,7 +328,38 @@ class Plan:
             dataset=self.survey.dataset,
             bases=self.survey.bases,
             inputs=self._validate_inputs(subject),
+            holder=self._holders.get(subject),
         )
+
+    @cached_property
+    def _holders(self) -> "Mapping[str, Holder]":
+        """Where each task's base commit is to be had, told once for the whole run.
+
+        A bundle that is made meanwhile counts in the next one.
+        """
+        from kbench_build.rim.upstream import Want, holders  # noqa: PLC0415
+
+        wants = [
+            Want(
+                task=name,
+                commit=facts.checked_out,
+                upstream=facts.upstream,
+                bundles=self._bundles(facts.froms),
+            )
+            for name, facts in self.survey.tasks.items()
+        ]
+        mirrors, fetch = self.config.mirrors, self.config.fetch
+        return holders(self.root, wants, mirrors=mirrors, fetch=fetch)
+
+    def _bundles(self, froms: tuple[str, ...]) -> tuple[Path, ...]:
+        """The bundles among the generated files of the bases that an image stands on."""
+        from kbench_build.rim.upstream import bundles  # noqa: PLC0415
+
+        if froms not in self._bundles_of:
+            bases = self.survey.bases
+            repos = {b.repo for b in bases if base_image(self.config.namespace, b) in froms}
+            self._bundles_of[froms] = bundles(self.root, sorted(repos))
+        return self._bundles_of[froms]
 
     def _build_image(self, task: str) -> Report:
         from kbench_build.steps.build_images import build_image  # noqa: PLC0415
@@ -323,7 +368,14 @@ class Plan:
         missing = missing_bases(recipe, self._known_recipes().digests)
         if missing:
             raise KbenchError(f"tasks/{task}/environment/Dockerfile: no base makes {missing[0]}")
-        return build_image(self.root, task, recipe, engine=self.engine, rebuild=self.rebuild)
+        return build_image(
+            self.root,
+            task,
+            recipe,
+            engine=self.engine,
+            dataset=self.config.name,
+            rebuild=self.rebuild,
+        )
 
     def _seal_inputs(self, task: str) -> str:
         facts = self.survey.tasks[task]

@@ -6,7 +6,9 @@ from kbench_build.rules import (
     expected,
     layout,
     patch_checks,
+    quarantine,
     recipes,
+    statement,
     task_toml,
     verifier,
 )
@@ -22,7 +24,9 @@ TASK_CHECKS: tuple[Check[Content], ...] = (
     *recipes.CHECKS,
     *patch_checks.CHECKS,
     *expected.CHECKS,
+    *quarantine.CHECKS,
     *verifier.CHECKS,
+    *statement.CHECKS,
 )
 
 

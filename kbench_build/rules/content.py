@@ -18,6 +18,16 @@ from kbench_build.model import Base, FolderEntry
 from kbench_build.rules.build_context import sources
 from kbench_build.rules.dockerfile import Instruction, parse_dockerfile
 from kbench_build.rules.expected_tests import Expected, expected_of
+from kbench_build.rules.names import (
+    NONE,
+    SOURCE,
+    Names,
+    Used,
+    kept_words,
+    names_of,
+    used_in,
+    words_of,
+)
 from kbench_build.rules.parsing import Flaw, parse_json, parse_toml
 from kbench_build.rules.patches import Patch, parse_patch
 
@@ -32,6 +42,7 @@ TEST_PATCH = "tests/test.patch"
 TEST = "tests/test.sh"
 EXPECTED = "tests/expected_tests.json"
 VERIFY = "tests/verify.json"
+QUARANTINE = "tests/quarantine.json"
 
 MIB = 1 << 20
 _LIMITS: Mapping[str, int] = {
@@ -42,9 +53,13 @@ _LIMITS: Mapping[str, int] = {
     TEST_PATCH: 64 * MIB,
     EXPECTED: 64 * MIB,
     VERIFY: 16 * MIB,
+    QUARANTINE: MIB,
 }
 _SCRIPT_LIMIT = MIB
 _PATCH_LIMIT = 64 * MIB
+# Of a plain task's own test files, those of usual size are read, up to so many bytes in all.
+_TEST_LIMIT = MIB // 4
+_TESTS_LIMIT = 4 * MIB
 _READ = re.compile(r"(?:environment|solution|tests)/[^/]+\.(?:sh|py)|environment/[^/]+\.patch")
 
 
@@ -55,6 +70,19 @@ def limit(path: str) -> int | None:
     if _READ.fullmatch(path):
         return _PATCH_LIMIT if path.endswith(".patch") else _SCRIPT_LIMIT
     return None
+
+
+def test_files(files: Mapping[str, FolderEntry]) -> tuple[FolderEntry, ...]:
+    """The files that a plain task's hidden tests are, as far as they are worth reading."""
+    found: list[FolderEntry] = []
+    total = 0
+    for path, entry in files.items():
+        size = entry.size
+        is_test = entry.kind == "file" and path.startswith("tests/") and SOURCE.fullmatch(path)
+        if is_test and size <= _TEST_LIMIT and total + size <= _TESTS_LIMIT:
+            found.append(entry)
+            total += size
+    return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +102,8 @@ class Content:
     """One task. `data` holds what was read, `unread` why a file that should have been wasn't.
 
     `syntax` are files that don't parse, `misfits` values that don't fit their schema, `unknown`
-    keys that no schema names.
+    keys that no schema names. `at_base` are names that the upstream repository holds at the base,
+    of those that were asked for; None where no repository was at hand.
     """
 
     id: str
@@ -86,9 +115,11 @@ class Content:
     config: Mapping[str, Any] | None
     expected_json: Mapping[str, Any] | None
     verify: Mapping[str, Any] | None
+    quarantine: Mapping[str, Any] | None
     syntax: tuple[Flaw, ...]
     misfits: tuple[Flaw, ...] = ()
     unknown: tuple[Flaw, ...] = ()
+    at_base: frozenset[bytes] | None = None
 
     @cached_property
     def expected(self) -> Expected | None:
@@ -108,6 +139,44 @@ class Content:
         return self.patch(TEST_PATCH)
 
     @cached_property
+    def fix_names(self) -> Names:
+        """The names that the gold patch declares and knows."""
+        return names_of(self.fix, self.data[FIX]) if self.fix else NONE
+
+    @cached_property
+    def hidden_lines(self) -> tuple[bytes, ...]:
+        """The lines of the hidden tests: what the hidden patch adds, or a plain task's own files.
+
+        Empty where none are known.
+        """
+        if self.test is not None:
+            return tuple(line for file in self.test.files for line in file.added)
+        tests = (data for path, data in self.data.items() if path in self._test_paths)
+        return tuple(line for data in tests for line in data.split(b"\n"))
+
+    @cached_property
+    def hidden_words(self) -> frozenset[bytes]:
+        """All that looks like a name in the hidden tests, in lines that they keep too."""
+        kept = kept_words(self.data[TEST_PATCH]) if self.test else frozenset()
+        return words_of(b"\n".join(self.hidden_lines)) | kept
+
+    @cached_property
+    def hidden_names(self) -> Used:
+        """What the code of the hidden tests does with names."""
+        kept = kept_words(self.data[TEST_PATCH]) if self.test else frozenset()
+        return used_in(self.hidden_lines, known=kept)
+
+    @cached_property
+    def instruction_words(self) -> frozenset[bytes]:
+        """All that looks like a name in the instruction."""
+        return words_of(self.data.get(INSTRUCTION, b""))
+
+    @property
+    def _test_paths(self) -> frozenset[str]:
+        plain = self.form == "plain"
+        return frozenset(entry.path for entry in test_files(self.files)) if plain else frozenset()
+
+    @cached_property
     def dockerfile(self) -> tuple[Instruction, ...] | None:
         """The instructions of the task's Dockerfile, None where it wasn't read."""
         data = self.data.get(DOCKERFILE)
@@ -125,6 +194,7 @@ class Content:
             (TASK, "task", self.config),
             (EXPECTED, "expected_tests", self.expected_json),
             (VERIFY, "verify", self.verify),
+            (QUARANTINE, "quarantine", self.quarantine),
         )
         for path, schema, value in values:
             if value is not None:
@@ -176,6 +246,7 @@ def understand(
         config=_parsed(TASK, data, syntax, parse_toml),
         expected_json=_parsed(EXPECTED, data, syntax, parse_json),
         verify=_parsed(VERIFY, data, syntax, parse_json),
+        quarantine=_parsed(QUARANTINE, data, syntax, parse_json),
         syntax=tuple(syntax),
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,18 +24,22 @@ from kbench_build.rim.dataset import TASKS, Dataset
 from kbench_build.rim.tree import ignored, scan_tree
 
 if TYPE_CHECKING:
+    from kbench_build.rim.upstream import BaseCommit, Holder
     from kbench_build.rules.base_inputs import BaseInput
     from kbench_build.rules.content import Around, Content
+    from kbench_build.rules.on_base import OnBase
     from kbench_build.rules.parsing import Flaw
 
 STEP = "validate"
+TEST_PATCH = "tests/test.patch"
 _ELSEWHERE = frozenset({"manifest/line", "manifest/unterminated", "bases/inputs"})
 _MOST_BYTES = 1 << 20
-_SCHEMAS = ("task", "expected_tests", "verify")
+_SCHEMAS = ("task", "expected_tests", "verify", "quarantine")
 # What decides which findings there are. A change elsewhere keeps every report.
 SOURCES = (
     "rim/schemas.py",
     "rim/task_files.py",
+    "rim/upstream.py",
     "rules/base_inputs.py",
     "rules/build_context.py",
     "rules/catalogue.py",
@@ -47,11 +52,16 @@ SOURCES = (
     "rules/findings.py",
     "rules/layout.py",
     "rules/manifest.py",
+    "rules/names.py",
+    "rules/origin.py",
+    "rules/on_base.py",
     "rules/parsing.py",
     "rules/patch_checks.py",
     "rules/patches.py",
+    "rules/quarantine.py",
     "rules/recipes.py",
     "rules/shipped.py",
+    "rules/statement.py",
     "rules/task_toml.py",
     "rules/verifier.py",
     "steps/validate.py",
@@ -75,9 +85,12 @@ def rules_version() -> str:
     return digest.of_parts(parts)
 
 
-def inputs(*, tree: str, surroundings: str) -> str:
-    """Digest of all that `validate_task` reads; `tree` is the digest of the task's tree."""
-    return digest.of_text(f"{tree} {surroundings}")
+def inputs(*, tree: str, surroundings: str, holder: str = "") -> str:
+    """Digest of all that `validate_task` reads; `tree` is the digest of the task's tree.
+
+    `holder` names who has the base commit, whose content is always the same.
+    """
+    return digest.of_text(f"{tree} {surroundings} {holder}")
 
 
 def dataset_inputs(
@@ -92,12 +105,22 @@ def _answered(config: Config) -> list[list[str]]:
 
 
 def validate(
-    subject: str, *, dataset: Dataset, bases: tuple[Base, ...], inputs: str = ""
+    subject: str,
+    *,
+    dataset: Dataset,
+    bases: tuple[Base, ...],
+    inputs: str = "",
+    holder: Holder | None = None,
 ) -> Report:
     """Check a task, or with the subject `DATASET` what belongs to no single one."""
     if subject != DATASET:
         return validate_task(
-            dataset.root, subject, config=dataset.config, bases=bases, inputs=inputs
+            dataset.root,
+            subject,
+            config=dataset.config,
+            bases=bases,
+            inputs=inputs,
+            holder=holder,
         )
     return validate_dataset(
         dataset.root,
@@ -109,25 +132,124 @@ def validate(
 
 
 def validate_task(
-    root: Path, task: str, *, config: Config, bases: tuple[Base, ...], inputs: str
+    root: Path,
+    task: str,
+    *,
+    config: Config,
+    bases: tuple[Base, ...],
+    inputs: str,
+    holder: Holder | None = None,
 ) -> Report:
-    """Check one task. `bases` are those of the manifest, `inputs` what `inputs()` gave."""
+    """Check one task. `bases` are those of the manifest, `inputs` what `inputs()` gave.
+
+    `holder` says where the base commit is to be had; where it isn't given, it is looked for.
+    """
     from kbench_build.rules.catalogue import check_task, not_checked  # noqa: PLC0415 - see above
     from kbench_build.rules.content import Around  # noqa: PLC0415
+    from kbench_build.rules.on_base import check_on_base  # noqa: PLC0415
 
     began = time.monotonic()
-    known = read_task(
-        root, task, Around(namespace=config.namespace, bases=bases, shipped=shipped())
-    )
-    about = {"form": known.form, "not_checked": list(not_checked(known))}
+    around = Around(namespace=config.namespace, bases=bases, shipped=shipped())
+    known = read_task(root, task, around)
+    known, base, untried = _at_base(root, known, holder or _holder(root, known, config))
+    about = {"form": known.form, "not_checked": [*not_checked(known), *untried]}
     return _report(
         subject=task,
         inputs=inputs,
         began=began,
-        findings=check_task(known),
+        findings=(*check_task(known), *(check_on_base(base) if base else ())),
         suppressions=config.suppress,
         about=about,
     )
+
+
+def _holder(root: Path, task: Content, config: Config) -> Holder:
+    """Where the base commit of a task is to be had, by what the task itself says."""
+    from kbench_build.rim.upstream import Want, bundles, holders  # noqa: PLC0415
+    from kbench_build.rules.dockerfile import images  # noqa: PLC0415
+    from kbench_build.rules.images import base_image  # noqa: PLC0415
+    from kbench_build.rules.recipes import SCRIPTS, checked_out, upstream_of  # noqa: PLC0415
+
+    froms = images(task.dockerfile or ())
+    repos = {b.repo for b in task.around.bases if base_image(config.namespace, b) in froms}
+    want = Want(
+        task=task.id,
+        commit=checked_out(task.config, {path: task.data.get(path, b"") for path in SCRIPTS}),
+        upstream=upstream_of(task.config),
+        bundles=bundles(root, sorted(repos)),
+    )
+    return holders(root, [want], mirrors=config.mirrors, fetch=config.fetch)[task.id]
+
+
+def _at_base(
+    root: Path, task: Content, holder: Holder
+) -> tuple[Content, OnBase | None, tuple[str, ...]]:
+    """The task with what the base commit shows of it, the facts there, and what wasn't tried."""
+    from kbench_build.rim.process import ProcessError  # noqa: PLC0415
+    from kbench_build.rim.upstream import opened  # noqa: PLC0415
+    from kbench_build.rules import on_base  # noqa: PLC0415
+
+    patches = on_base.patches_to_try(task)
+    untried = tuple(on_base.untried(task, patches))
+    if not patches or not holder.name:
+        return task, None, (*untried, *on_base.without_upstream(task, commit=holder.commit))
+    try:
+        with opened(root, holder) as base:
+            if base is None:
+                problem = f"{holder.name} doesn't hold {holder.commit[:12]}"
+            else:
+                known = _known_at(base, task)
+                return known, _on_base(base, task, patches), untried
+    except ProcessError as error:
+        problem = f"{holder.name}: {holder.commit[:12]} can't be read whole ({error.argv[2]})"
+    said = on_base.without_upstream(task, commit=holder.commit, problem=problem)
+    return task, None, (*untried, *said)
+
+
+def _known_at(base: BaseCommit, task: Content) -> Content:
+    """The task, with those of the names that it asks for which the base knows."""
+    from kbench_build.rules import on_base  # noqa: PLC0415
+
+    names = on_base.names_to_look_for(task)
+    texts = base.contents(on_base.sources(base.files())) if names else {}
+    return replace(task, at_base=on_base.names_among(names, texts.values()))
+
+
+def _on_base(base: BaseCommit, task: Content, patches: Mapping[str, bytes]) -> OnBase:
+    """The facts about a task's patches on its base commit."""
+    from kbench_build.rules import on_base  # noqa: PLC0415
+
+    files, several = base.files(), len(patches) > 1
+    others = {path: [p for name, p in patches.items() if name != path] for path in patches}
+    return on_base.OnBase(
+        task=task,
+        commit=base.commit,
+        files=files,
+        alone={path: base.apply(patch) for path, patch in patches.items()},
+        after_other={p: base.apply(*others[p], patches[p]) for p in patches if several},
+        blocked=_blocked(base, task, patches, files),
+    )
+
+
+def _blocked(
+    base: BaseCommit,
+    task: Content,
+    patches: Mapping[str, bytes],
+    files: Mapping[str, tuple[str, str]],
+) -> frozenset[str]:
+    """The files whose hidden change doesn't apply once each class has a test more at its end."""
+    from kbench_build.rules import on_base  # noqa: PLC0415
+
+    tested = on_base.tested_files(task, files)
+    if TEST_PATCH not in patches or not tested or not on_base.is_applied_to_the_checkout(task):
+        return frozenset()
+    texts = base.contents(tested.values())
+    made = {path: on_base.with_own_test(path, texts.get(i, b"")) for path, i in tested.items()}
+    changed = {path: text for path, text in made.items() if text is not None}
+    if not changed or base.apply(patches[TEST_PATCH]).reason:
+        return frozenset()
+    said = base.apply(patches[TEST_PATCH], instead=changed).said
+    return on_base.refused(said, changed)
 
 
 def read_task(root: Path, task: str, around: Around) -> Content:
@@ -141,10 +263,14 @@ def read_task(root: Path, task: str, around: Around) -> Content:
     data, reasons = read_files(folder, entries, content.limit)
     if folder.is_symlink():
         reasons = {"": "is a link where the task's own folder should be"}
+    files = {entry.path: entry for entry in entries if not entry.error}
+    if content.form_of(files, data, around) == "plain":
+        tests, _ = read_files(folder, content.test_files(files), lambda _: content.MIB)
+        data = {**tests, **data}
     found = content.understand(
         task,
         around=around,
-        files={entry.path: entry for entry in entries if not entry.error},
+        files=files,
         data=data,
         unread=_unread(entries, reasons),
     )

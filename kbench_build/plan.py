@@ -76,7 +76,7 @@ class Plan:
         self._task_recipes = _TaskRecipes(bases={})
         self.steps: Mapping[str, Step] = {
             "validate": Step(
-                subjects=lambda: [DATASET, *self.survey.tasks],
+                subjects=self._validated,
                 inputs=self._validate_inputs,
                 run=self._validate,
             ),
@@ -303,6 +303,11 @@ class Plan:
 
         return validate.surroundings(bases=self.survey.bases, config=self.config)
 
+    def _validated(self) -> Sequence[str]:
+        # Told before any work begins: all workers of a run must know the same.
+        _ = self._holders
+        return [DATASET, *self.survey.tasks]
+
     def _validate_inputs(self, subject: str) -> str:
         from kbench_build.steps import validate  # noqa: PLC0415
 
@@ -424,6 +429,7 @@ class Plan:
             image=self.image_id(task),
             runs=self.runs,
             inputs=self._selfcheck_inputs(task),
+            suppressions=self.config.suppress,
         )
 
     def _repeated(self, task: str) -> bool:

@@ -62,30 +62,64 @@ class Want:
     bundles: tuple[Path, ...] = ()
 
 
-def at_hand(root: Path, wants: Iterable[Want], *, mirrors: str = "") -> Mapping[str, Source]:
-    """For each task whose base commit is at hand, the first source that holds it.
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """Where a task's base commit is to be had: at hand in `source`, or to be fetched from `url`.
 
-    `mirrors` is a folder of mirrors, relative to the dataset's root. Starts git only for sources
-    that changed since they were last asked, and for commits that they weren't asked for.
+    Neither: nowhere, and `problem` says which source couldn't be asked, if any. What is checked
+    depends on `name`, and on nothing else of it.
+    """
+
+    commit: str
+    source: Source | None = None
+    url: str = ""
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        """The source's name, or the URL; empty where there is neither."""
+        return self.source.name if self.source else self.url
+
+
+def holders(
+    root: Path, wants: Iterable[Want], *, mirrors: str = "", fetch: bool = False
+) -> Mapping[str, Holder]:
+    """For each task where its base commit is to be had; the first source that holds it.
+
+    `mirrors` is a folder of mirrors, relative to the dataset's root. `fetch` says that what isn't
+    at hand may be fetched; that isn't done here. Starts git only for sources that changed since
+    they were last asked, and for commits that they weren't asked for.
     """
     known = _Known(root)
     places: dict[tuple[Upstream, tuple[Path, ...]], tuple[Source, ...]] = {}
     asked: dict[Source, set[str]] = {}
-    wanted: list[tuple[Want, tuple[Source, ...]]] = []
+    wanted = []
     for want in wants:
         key = (want.upstream, want.bundles)
         if key not in places:
             places[key] = tuple(_sources(root, mirrors, want))
-        if places[key] and _COMMIT.fullmatch(want.commit):
-            wanted.append((want, places[key]))
-            for source in places[key]:
-                asked.setdefault(source, set()).add(want.commit)
+        commit = want.commit if _COMMIT.fullmatch(want.commit) else ""
+        wanted.append((want, commit, places[key]))
+        for source in places[key] if commit else ():
+            asked.setdefault(source, set()).add(commit)
     held = {source: known.held(source, commits) for source, commits in asked.items()}
-    known.save({source.name for source in asked})
-    found = (
-        (w.task, next((s for s in sources if w.commit in held[s]), None)) for w, sources in wanted
-    )
-    return {task: source for task, source in found if source}
+    if asked:
+        known.save({source.name for source in asked})
+    return {
+        want.task: Holder(
+            commit=commit,
+            source=next((s for s in sources if commit and commit in held[s]), None),
+            url=want.upstream.url if fetch and commit else "",
+            problem=next((p for s in sources if (p := known.problems.get(s.name))), ""),
+        )
+        for want, commit, sources in wanted
+    }
+
+
+def bundles(root: Path, repos: Iterable[str]) -> tuple[Path, ...]:
+    """The bundles among the generated files of these folders of bases."""
+    folders = (root / STATE / "inputs" / repo for repo in repos)
+    return tuple(path for folder in folders for path in sorted(folder.glob("*.bundle")))
 
 
 def _sources(root: Path, mirrors: str, want: Want) -> Iterator[Source]:
@@ -129,13 +163,17 @@ def _objects(repository: Path) -> Path | None:
 
 
 class _Known:
-    """Which commits each source held and lacked when it was asked, in `.kbench/upstream`."""
+    """Which commits each source held and lacked when it was asked, in `.kbench/upstream`.
+
+    `problems` are the sources that couldn't be asked in this run; the next one asks them again.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._path = root / STATE / FOLDER / "known.json"
         self._sources: dict[str, Any] | None = None
         self._changed = False
+        self.problems: dict[str, str] = {}
 
     def held(self, source: Source, commits: Collection[str]) -> frozenset[str]:
         """Those of the commits that the source holds; none of one that can't be read."""
@@ -146,7 +184,11 @@ class _Known:
         held = frozenset(commits).intersection(entry["held"])
         unknown = frozenset(commits).difference(held, entry["lacking"])
         if unknown:
-            new = _asked(self._root, source, unknown)
+            try:
+                new = _asked(self._root, source, unknown)
+            except (KbenchError, OSError) as error:
+                self.problems[source.name] = _one_line(source.name, error)
+                return held
             held |= new
             self._note(source.name, entry, new, unknown - new)
         return held
@@ -207,13 +249,15 @@ def _stat(path: Path) -> str:
 def _asked(root: Path, source: Source, commits: Collection[str]) -> frozenset[str]:
     """Those of the commits that a source holds, as git says."""
     lines = "".join(f"{commit}\n" for commit in sorted(commits)).encode("ascii")
-    try:
-        with _borrowing(root, source, len(next(iter(commits)))) as store:
-            said = store.git("cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=lines)
-    except (KbenchError, OSError):
-        return frozenset()
+    with _borrowing(root, source, len(next(iter(commits)))) as store:
+        said = store.git("cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=lines)
     pairs = (line.split(" ", 1) for line in said.stdout.decode().splitlines())
     return frozenset(pair[0] for pair in pairs if pair[1:] == ["commit"])
+
+
+def _one_line(name: str, error: Exception) -> str:
+    reason = _last(error) if isinstance(error, ProcessError) else str(error)
+    return reason if reason.startswith(name) else f"{name}: can't be read: {reason}"
 
 
 @contextmanager
@@ -229,7 +273,7 @@ def _borrowing(root: Path, source: Source, length: int) -> Iterator[ObjectStore]
 def _unbundled(root: Path, source: Source) -> Path:
     """The objects of a bundle, unpacked once for all that ask."""
     stem = digest.of_text(source.name)[:16]
-    folder = root / STATE / FOLDER / f"{stem}-{_signature(source.path)}.git"
+    folder = root.absolute() / STATE / FOLDER / f"{stem}-{_signature(source.path)}.git"
     if folder.is_dir():
         return folder / "objects"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -265,7 +309,7 @@ def fetched(root: Path, url: str, commit: str, *, timeout: float = _FETCH_SEC) -
     """
     if not _URL.fullmatch(url) or not _COMMIT.fullmatch(commit):
         raise KbenchError(f"{url[:200]!r}: only http and https URLs are fetched from, by commit id")
-    folder = root / STATE / FOLDER / f"fetched-{digest.of_text(url)[:16]}.git"
+    folder = root.absolute() / STATE / FOLDER / f"fetched-{digest.of_text(url)[:16]}.git"
     with _locked(folder.with_suffix(".lock")):
         store = _Kept(folder, "sha1" if len(commit) == 40 else "sha256")
         if store.type_of(commit) != "commit":
@@ -411,7 +455,13 @@ def _changed(raw: bytes) -> Iterator[tuple[str, tuple[str, str] | None]]:
 
 
 @contextmanager
-def opened(root: Path, source: Source, commit: str) -> Iterator[BaseCommit]:
-    """The commit of a source that holds it. Raises `KbenchError` where it can't be read."""
-    with _borrowing(root, source, len(commit)) as store:
-        yield BaseCommit(store, commit)
+def opened(root: Path, holder: Holder) -> Iterator[BaseCommit | None]:
+    """A base commit; None where nobody holds it. Raises `KbenchError` where it can't be had."""
+    source = holder.source
+    if source is None and holder.url:
+        source = fetched(root, holder.url, holder.commit)
+    if source is None:
+        yield None
+        return
+    with _borrowing(root, source, len(holder.commit)) as store:
+        yield BaseCommit(store, holder.commit)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from kbench_build.model import Upstream
 from kbench_build.rules.build_context import takes
 from kbench_build.rules.content import DOCKERFILE, FIX, Content
 from kbench_build.rules.dockerfile import Copy, Instruction, copies, images, stages
@@ -95,6 +96,15 @@ def base_commit(config: Mapping[str, object] | None) -> str | None:
     source = metadata.get("source") if isinstance(metadata, dict) else None
     commit = source.get("base_commit") if isinstance(source, dict) else None
     return commit if isinstance(commit, str) else None
+
+
+def upstream_of(config: Mapping[str, object] | None) -> Upstream:
+    """The repository that task.toml names."""
+    metadata = (config or {}).get("metadata")
+    source = metadata.get("source") if isinstance(metadata, Mapping) else None
+    table = source if isinstance(source, Mapping) else {}
+    said = {key: table.get(f"repository_{key}") for key in ("owner", "name", "url")}
+    return Upstream(**{key: v for key, v in said.items() if isinstance(v, str)})
 
 
 def _commits(task: Content) -> dict[bytes, str]:

@@ -108,7 +108,7 @@ def _task(name: str, value: Mapping[str, Any]) -> TaskFacts:
 
 
 def _describe_task(folder: Path) -> Mapping[str, Any]:
-    from kbench_build.rules.recipes import SCRIPTS, checked_out  # noqa: PLC0415 - only when changed
+    from kbench_build.rules.recipes import SCRIPTS, checked_out, upstream_of  # noqa: PLC0415 - only when changed
 
     files = scan_tree(folder)
     document, settings, about = _task_toml(folder)
@@ -126,7 +126,7 @@ def _describe_task(folder: Path) -> Mapping[str, Any]:
         "froms": list(images(parse_dockerfile(dockerfile))),
         "has_image": bool(dockerfile or _table(document, "environment").get("docker_image")),
         "base_commit": _base_commit(document),
-        "upstream": _upstream(document),
+        "upstream": asdict(upstream_of(document)),
         "checked_out": checked_out(document, scripts),
         "files": listing(files),
     }
@@ -150,12 +150,6 @@ def _task_toml(folder: Path) -> tuple[Mapping[str, Any], str, str]:
     about = {key: value for key, value in document.items() if key in _ABOUT}
     settings = {key: value for key, value in document.items() if key not in _ABOUT}
     return document, digest.of_json(_plain(settings)), digest.of_json(_plain(about))
-
-
-def _upstream(document: Mapping[str, Any]) -> Mapping[str, str]:
-    source = _table(_table(document, "metadata"), "source")
-    said = {key: source.get(f"repository_{key}") for key in ("owner", "name", "url")}
-    return {key: value if isinstance(value, str) else "" for key, value in said.items()}
 
 
 def _base_commit(document: Mapping[str, Any]) -> str | None:

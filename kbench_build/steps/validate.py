@@ -192,7 +192,8 @@ def _at_base(
     patches = on_base.patches_to_try(task)
     untried = tuple(on_base.untried(task, patches))
     if not patches or not holder.name:
-        return task, None, (*untried, *on_base.without_upstream(task, commit=holder.commit))
+        said = on_base.without_upstream(task, commit=holder.commit, problem=holder.problem)
+        return task, None, (*untried, *said)
     try:
         with opened(root, holder) as base:
             if base is None:

@@ -9,6 +9,7 @@ import sys
 import click
 
 from kbench_build import __version__
+from kbench_build.commands.affected import affected
 from kbench_build.commands.engine import engine
 from kbench_build.commands.sync import sync
 from kbench_build.commands.validate import validate
@@ -25,7 +26,7 @@ def cli() -> None:
     """
 
 
-for command in (engine, sync, validate, verify):
+for command in (affected, engine, sync, validate, verify):
     cli.add_command(command)
 
 

@@ -6,7 +6,9 @@ only. Leaves to others what a change means.
 
 import os
 import re
+import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,3 +121,76 @@ def _batch(answer: bytes) -> Iterator[tuple[str, bytes]]:
 def _reason(error: ProcessError) -> str:
     lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
     return lines[0].removeprefix("fatal: ") if lines else str(error)
+
+
+def lay_out(
+    worktree: Worktree,
+    commit: str,
+    changed: Collection[str],
+    *,
+    folders: Sequence[str],
+    files: Sequence[str],
+    into: Path,
+) -> None:
+    """Lay out in an empty folder what a commit had, as far as it is in these folders and files.
+
+    What stands directly in one of the folders and hasn't changed is a link to what is there now.
+    Files that git ignores stay as they are now: they are no part of the change.
+    """
+    here = worktree.folder
+    old = worktree.entries(commit, [*folders, *files])
+    now = [path for name in folders for path in here.glob(f"{name}/*")]
+    places = {_place(path.relative_to(here).as_posix()) for path in now} | {*files}
+    had = set(map(_place, old))
+    touched: dict[str, dict[str, Entry | None]] = {}
+    for path in changed:
+        touched.setdefault(_place(path), {})[path] = old.get(path)
+    for place in sorted((places - touched.keys()) | (had & touched.keys())):
+        (into / place).parent.mkdir(parents=True, exist_ok=True)
+        if place in touched:
+            _take_back(worktree, place, touched[place], into)
+        elif (here / place).exists():
+            (into / place).symlink_to((here / place).resolve())
+
+
+def _place(path: str) -> str:
+    """The first two names of a path."""
+    return "/".join(path.split("/", 2)[:2])
+
+
+def _take_back(
+    worktree: Worktree, place: str, paths: Mapping[str, Entry | None], into: Path
+) -> None:
+    """Copy a folder as it is now, with these paths as they were (None: not there)."""
+    here = worktree.folder / place
+    if here.is_dir() and not here.is_symlink():
+        shutil.copytree(here, into / place, symlinks=True)
+    for path in paths:
+        _remove(into / path)
+    contents = worktree.contents({entry.id for entry in paths.values() if entry})
+    for path, entry in paths.items():
+        if entry and ".." not in path.split("/"):
+            _put(into, path, entry.mode, contents[entry.id])
+
+
+def _put(into: Path, path: str, mode: str, content: bytes) -> None:
+    """Write a file where only folders of ours lead to it."""
+    target = into / path
+    for parent in reversed(target.relative_to(into).parents[:-1]):
+        if (into / parent).is_symlink() or not (into / parent).is_dir():
+            _remove(into / parent)
+            (into / parent).mkdir()
+    _remove(target)
+    if mode == "120000":
+        target.symlink_to(os.fsdecode(content))
+    else:
+        target.write_bytes(content)
+        target.chmod(int(mode[-3:], 8))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.unlink()

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +71,11 @@ class Outcome:
     help="Exit 1 for a finding of this severity or a worse one.",
 )
 @click.option("--docs", default="", metavar="URL", help="Where docs/ is published; SARIF links it.")
+@click.option(
+    "--upstream",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder of upstream repositories or bundles (default: upstream.mirrors in kbench.toml).",
+)
 @click.option("--color/--no-color", default=None, help="Default: on a terminal, unless NO_COLOR.")
 def validate(
     words: tuple[str, ...],
@@ -79,25 +84,33 @@ def validate(
     *,
     fail_on: str,
     docs: str,
+    upstream: Path | None,
     color: bool | None,
 ) -> None:
     """Check a dataset without doit, and without running anything of it.
 
     DIR is the dataset's root (default: the current folder), its folder of tasks, or one task's.
     TASKs are ids or patterns such as 'acme_*'; without one, all tasks and the dataset around them
-    are checked. Nothing is written; the same findings come out of `doit validate`.
+    are checked. The same findings come out of `doit validate`. Nothing is written but what is known
+    of upstream repositories, below .kbench/upstream.
 
     In json, sarif and github, files are named from the root of the git repository that holds the
     dataset (in json under `folder`), so that public CI annotates the right lines.
     """
     root, names = _where(words)
-    dataset = open_dataset(root)
+    dataset = _with_mirrors(open_dataset(root), upstream)
     reports = list(_checked(dataset, _subjects(dataset, names)))
     outcome = Outcome(root=root, reports=reports, shown=_down_to(severity), docs=docs)
     colour = "NO_COLOR" not in os.environ and None if color is None else color
     for line in _FORMATS[style](outcome):
         click.echo(line, color=colour)
     sys.exit(1 if _fails(reports, fail_on) else 0)
+
+
+def _with_mirrors(dataset: Dataset, upstream: Path | None) -> Dataset:
+    if upstream is None:
+        return dataset
+    return replace(dataset, config=replace(dataset.config, mirrors=str(upstream.absolute())))
 
 
 def _where(words: Sequence[str]) -> tuple[Path, Sequence[str]]:
@@ -246,13 +259,13 @@ def _as_json(outcome: Outcome) -> Iterator[str]:
 def _as_sarif(outcome: Outcome) -> Iterator[str]:
     from collections import Counter  # noqa: PLC0415
 
-    from kbench_build.rules.catalogue import TASK_CHECKS  # noqa: PLC0415
+    from kbench_build.rules.catalogue import BASE_CHECKS, TASK_CHECKS  # noqa: PLC0415
     from kbench_build.rules.dataset_checks import DATASET_CHECKS  # noqa: PLC0415
     from kbench_build.rules.sarif import sarif_log  # noqa: PLC0415
 
     counted = Counter(outcome.not_checked).most_common()
     log = sarif_log(
-        (*TASK_CHECKS, *DATASET_CHECKS),
+        (*TASK_CHECKS, *BASE_CHECKS, *DATASET_CHECKS),
         _placed(outcome, lines=True),
         version=__version__,
         notes=[

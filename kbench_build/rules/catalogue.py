@@ -5,6 +5,7 @@ from kbench_build.rules import (
     documents,
     expected,
     layout,
+    on_base,
     patch_checks,
     quarantine,
     recipes,
@@ -28,6 +29,8 @@ TASK_CHECKS: tuple[Check[Content], ...] = (
     *verifier.CHECKS,
     *statement.CHECKS,
 )
+
+BASE_CHECKS = on_base.CHECKS
 
 
 def check_task(task: Content) -> tuple[Finding, ...]:

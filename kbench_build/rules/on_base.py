@@ -277,6 +277,6 @@ def without_upstream(task: Content, *, commit: str, problem: str = "") -> tuple[
     """
     if not patches_to_try(task) or (task.form == "plain" and not commit):
         return ()
-    why = problem or (f"no upstream at hand holds {commit[:12]}" if commit else "no base commit")
+    why = problem or ("no upstream at hand holds the base commit" if commit else "no base commit")
     give = "give a folder of mirrors (upstream.mirrors in kbench.toml, or --upstream DIR)"
-    return (f"{why}: whether the patches fit the base commit isn't known; {give}",)
+    return (f"{why}: whether the patches fit there isn't known; {give}",)

@@ -108,7 +108,8 @@ def _task(name: str, value: Mapping[str, Any]) -> TaskFacts:
 
 
 def _describe_task(folder: Path) -> Mapping[str, Any]:
-    from kbench_build.rules.recipes import SCRIPTS, checked_out, upstream_of  # noqa: PLC0415 - only when changed
+    # Only where something changed.
+    from kbench_build.rules.recipes import SCRIPTS, checked_out, upstream_of  # noqa: PLC0415
 
     files = scan_tree(folder)
     document, settings, about = _task_toml(folder)

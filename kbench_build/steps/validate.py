@@ -353,10 +353,11 @@ def validate_dataset(
 
 def rule_ids() -> frozenset[str]:
     """The ids of all rules."""
-    from kbench_build.rules.catalogue import TASK_CHECKS  # noqa: PLC0415
+    from kbench_build.rules.catalogue import BASE_CHECKS, TASK_CHECKS  # noqa: PLC0415
     from kbench_build.rules.dataset_checks import DATASET_CHECKS  # noqa: PLC0415
 
-    checks = {check.id for check in TASK_CHECKS} | {check.id for check in DATASET_CHECKS}
+    checks = {check.id for check in TASK_CHECKS} | {check.id for check in BASE_CHECKS}
+    checks |= {check.id for check in DATASET_CHECKS}
     return frozenset(checks) | _ELSEWHERE
 
 

@@ -11,6 +11,7 @@ import click
 from kbench_build import __version__
 from kbench_build.commands.affected import affected
 from kbench_build.commands.engine import engine
+from kbench_build.commands.init import init
 from kbench_build.commands.sync import sync
 from kbench_build.commands.validate import validate
 from kbench_build.commands.verify import verify
@@ -26,7 +27,7 @@ def cli() -> None:
     """
 
 
-for command in (affected, engine, sync, validate, verify):
+for command in (affected, engine, init, sync, validate, verify):
     cli.add_command(command)
 
 

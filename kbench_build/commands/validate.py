@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ import click
 from kbench_build import __version__
 from kbench_build.errors import KbenchError
 from kbench_build.model import DATASET, Finding, Report, Severity
+from kbench_build.rim.config import load_config
 from kbench_build.rim.dataset import TASKS, Dataset, open_dataset
 
 if TYPE_CHECKING:
@@ -114,17 +116,46 @@ def _with_mirrors(dataset: Dataset, upstream: Path | None) -> Dataset:
 
 
 def _where(words: Sequence[str]) -> tuple[Path, Sequence[str]]:
-    """The dataset's root, and what names its tasks."""
+    """The dataset's root (or a folder that holds tasks itself), and what names its tasks."""
     if not words or not Path(words[0]).is_dir():
         return Path(), words
-    first = Path(words[0])
+    first, names = Path(words[0]), words[1:]
     whole = first.resolve()
-    if not (first / TASKS).is_dir():
-        if whole.name == TASKS:
-            return whole.parent, words[1:]
-        if whole.parent.name == TASKS:
-            return whole.parent.parent, (whole.name, *words[1:])
-    return first, words[1:]
+    if (first / TASKS).is_dir():
+        return first, names
+    if (first / "task.toml").is_file():
+        whole, names = whole.parent, (whole.name, *names)
+    return (whole.parent if whole.name == TASKS else whole), names
+
+
+@contextmanager
+def _opened(root: Path) -> Iterator[Dataset]:
+    """The dataset; where the root holds task folders itself, one whose tasks/ links there."""
+    tasks = (
+        () if (root / TASKS).is_dir() else sorted(p.parent.name for p in root.glob("*/task.toml"))
+    )
+    if not tasks:
+        yield open_dataset(root)
+        return
+    with TemporaryDirectory(prefix="kbench-tasks-") as folder:
+        linked = Path(folder)
+        (linked / TASKS).symlink_to(root.resolve())
+        yield Dataset(root=linked, config=load_config(root), tasks=tuple(tasks), manifest="")
+
+
+def _as_laid_out(report: Report, dataset: Dataset) -> Report:
+    """A report about linked tasks as one about the folder that holds them."""
+    if not (dataset.root / TASKS).is_symlink():
+        return report
+    data = dict(report.data)
+    for kind in ("findings", "suppressed"):
+        # All that isn't a task is a stray there, and nothing says that it should go.
+        data[kind] = [
+            {**value, "file": value["file"].removeprefix(f"{TASKS}/")}
+            for value in report.data[kind]
+            if value["rule"] != "dataset/stray"
+        ]
+    return replace(report, data=data)
 
 
 def _subjects(dataset: Dataset, names: Sequence[str]) -> Sequence[str]:
@@ -148,7 +179,7 @@ def _checked(dataset: Dataset, subjects: Sequence[str]) -> Iterator[Report]:
 
     bases = parse_manifest(dataset.manifest)[0]
     for subject in _shown_on_terminal(subjects):
-        yield check(subject, dataset=dataset, bases=bases)
+        yield _as_laid_out(check(subject, dataset=dataset, bases=bases), dataset)
 
 
 def _shown_on_terminal(subjects: Sequence[str]) -> Iterable[str]:

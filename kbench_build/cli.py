@@ -10,6 +10,7 @@ import click
 
 from kbench_build import __version__
 from kbench_build.commands.affected import affected
+from kbench_build.commands.clean import clean
 from kbench_build.commands.engine import engine
 from kbench_build.commands.init import init
 from kbench_build.commands.sync import sync
@@ -27,7 +28,7 @@ def cli() -> None:
     """
 
 
-for command in (affected, engine, init, sync, validate, verify):
+for command in (affected, clean, engine, init, sync, validate, verify):
     cli.add_command(command)
 
 

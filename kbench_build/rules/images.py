@@ -20,6 +20,7 @@ RECIPE_VERSION = 1
 LABEL_RECIPE = "dev.kbench.recipe"
 LABEL_KIND = "dev.kbench.kind"
 LABEL_SUBJECT = "dev.kbench.subject"
+LABEL_DATASET = "dev.kbench.dataset"
 # On the images of stages alone: images made from an image inherit its other labels.
 LABEL_STAGE = "dev.kbench.stage"
 # The name that a Dockerfile gives to no image at all.

@@ -19,6 +19,7 @@ from kbench_build.rim.tree import scan_tree
 from kbench_build.rules.build_context import buildkit_lines, ignores, label_stages
 from kbench_build.rules.dockerfile import images, parse_dockerfile, stages
 from kbench_build.rules.images import (
+    LABEL_DATASET,
     LABEL_KIND,
     LABEL_RECIPE,
     LABEL_STAGE,
@@ -48,6 +49,7 @@ class _Wish:
     """An image to make: its recipe, and what lies on disk for it. `members` are its context."""
 
     root: Path
+    dataset: str
     step: str
     kind: str
     recipe: Recipe
@@ -63,12 +65,22 @@ class _Wish:
 
 
 def build_base(
-    root: Path, base: Base, recipe: Recipe, *, engine: ContainerEngine, rebuild: bool = False
+    root: Path,
+    base: Base,
+    recipe: Recipe,
+    *,
+    engine: ContainerEngine,
+    dataset: str = "",
+    rebuild: bool = False,
 ) -> Report:
-    """Build a base from its Dockerfile, the context files its recipe names, and its inputs."""
+    """Build a base from its Dockerfile, the context files its recipe names, and its inputs.
+
+    `dataset` is the name of the dataset whose image it is.
+    """
     made = root / STATE / "inputs" / base.repo
     wish = _Wish(
         root=root,
+        dataset=dataset,
         step=BASES_STEP,
         kind="base",
         recipe=recipe,
@@ -84,7 +96,13 @@ def build_base(
 
 
 def build_image(
-    root: Path, task: str, recipe: Recipe, *, engine: ContainerEngine, rebuild: bool = False
+    root: Path,
+    task: str,
+    recipe: Recipe,
+    *,
+    engine: ContainerEngine,
+    dataset: str = "",
+    rebuild: bool = False,
 ) -> Report:
     """Build a task's image from its `environment/`, or from the image that `task.toml` names."""
     wanted = limits(read_task_toml(root, task))
@@ -93,6 +111,7 @@ def build_image(
     file = f"{TASKS}/{task}/environment/{_DOCKERFILE}"
     wish = _Wish(
         root=root,
+        dataset=dataset,
         step=TASKS_STEP,
         kind="task",
         recipe=recipe,
@@ -170,6 +189,7 @@ def _spec(wish: _Wish, *, use_cache: bool) -> BuildSpec:
             LABEL_RECIPE: recipe.digest,
             LABEL_KIND: wish.kind,
             LABEL_SUBJECT: recipe.subject,
+            LABEL_DATASET: wish.dataset,
         },
         stage_label=stage,
         timeout_sec=wish.timeout_sec,

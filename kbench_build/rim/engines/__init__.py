@@ -108,7 +108,7 @@ class ContainerEngine(Protocol):
         """Every image but the builder's steps; takes some milliseconds an image."""
 
     def discard(self, image: str) -> str:
-        """Remove an image's tag, and the image when it was the last; returns why it can't be."""
+        """Remove an image by its id, unless something needs it; returns why it can't be."""
 
     def abandoned(self) -> Sequence[str]:
         """The containers that `sweep` would remove, without removing them."""

@@ -122,7 +122,7 @@ class DockerEngine:
         return docker_store.stored(self._connected)
 
     def discard(self, image: str) -> str:
-        """Remove an image's tag, and the image when it was the last; returns why it can't be."""
+        """Remove an image by its id, unless something needs it; returns why it can't be."""
         from kbench_build.rim.engines import docker_store  # noqa: PLC0415 - imports the SDK
 
         return docker_store.discard(self._connected, image)

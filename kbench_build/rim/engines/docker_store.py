@@ -85,7 +85,7 @@ def _layers(history: Iterable[Mapping[str, Any]]) -> Iterator[Layer]:
 
 
 def discard(api: DockerApi, image: str) -> str:
-    """Remove an image's tag, and the image when it was the last; returns why it can't be."""
+    """Remove an image by its id, unless something needs it; returns why it can't be."""
     try:
         api.client.remove_image(image)
     except docker.errors.ImageNotFound:

@@ -101,8 +101,9 @@ def validate(
     dataset (in json under `folder`), so that public CI annotates the right lines.
     """
     root, names = _where(words)
-    dataset = _with_mirrors(open_dataset(root), upstream)
-    reports = list(_checked(dataset, _subjects(dataset, names)))
+    with _opened(root) as found:
+        dataset = _with_mirrors(found, upstream)
+        reports = list(_checked(dataset, _subjects(dataset, names)))
     outcome = Outcome(root=root, reports=reports, shown=_down_to(severity), docs=docs)
     colour = "NO_COLOR" not in os.environ and None if color is None else color
     for line in _FORMATS[style](outcome):

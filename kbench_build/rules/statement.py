@@ -1,13 +1,14 @@
 """Checks of the instruction against the fix and the hidden tests: what it shows, what it omits.
 
-Promises: linear in the texts. A name that tests need and code that a user of the project would
-write are part of a fair statement, so what they look like is let be. What can't be told from the
-patches alone is told from `Content.at_base`, where the upstream repository was at hand.
+Promises: linear in the texts; no more of an instruction than a book's worth is looked at. A name
+that tests need and code that a user of the project would write are part of a fair statement, so
+what they look like is let be. What can't be told from the patches alone is told from
+`Content.at_base`, where the upstream repository was at hand.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kbench_build.rules.content import DOCKERFILE, FIX, INSTRUCTION, TASK, TEST_PATCH, Content
 from kbench_build.rules.findings import Check, Spot
@@ -19,17 +20,19 @@ from kbench_build.rules.patches import FilePatch
 _SHORTEST_ID = 7
 _DISTINCT = 24
 _LONGEST = 1_000
+_MOST_READ = 1 << 18
+_MOST_LINES = 20_000
 # A number below this may count anything: steps, examples.
 _SMALL = 10
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _SPAN = re.compile(r"`([^`\n]+)`")
 _MARKER = re.compile(r"\s*(?:>\s*)*(?:[-*+]\s+|\d+[.)]\s+)?")
 _LINK = re.compile(
-    r"(?P<owner>[\w.-]+)/(?P<name>[\w.-]+)/(?:-/)?"
+    r"(?<![\w.-])(?P<owner>[\w.-]{1,100})/(?P<name>[\w.-]{1,100})/(?:-/)?"
     r"(?P<kind>pulls?|pull-requests|merge_requests|issues)/(?P<number>\d+)"
 )
 _NUMBER = re.compile(
-    r"(?<![\w&/#!])(?P<repository>[\w.-]+/[\w.-]+)?"
+    r"(?<![\w.&/#!-])(?P<repository>[\w.-]{1,100}/[\w.-]{1,100})?"
     r"(?P<word>(?:issue|bug|pr|pull request|mr|merge request|fix(?:es|ed)?|close[sd]?"
     r"|resolve[sd]?)[ \t:]+|gh-)?[#!]?(?P<number>\d+)(?![\w-])",
     re.IGNORECASE,
@@ -39,7 +42,8 @@ _HEX = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{7,64}(?![0-9A-Za-z])")
 _COMMIT = re.compile(rb"(?<![0-9A-Za-z])[0-9a-f]{40}(?![0-9A-Za-z])")
 _MAIL = re.compile(rb"^From ([0-9a-f]{40}) ", re.MULTILINE)
 _CODE = re.compile(rb"[(){}=;\[\]]")
-_NO_CODE = (b"import ", b"package ", b"from ", b"//", b"*", b"#", b"@", b"<")
+_NO_CODE = (b"import ", b"package ", b"from ", b"//", b"*", b"#", b"<")
+_ANNOTATION = re.compile(rb"@\w+(?:\([^)]*\))?")
 # A declaration without its body is an interface: a fair statement may give it.
 _SIGNATURE = re.compile(
     rb"(?:(?:export|public|default|declare|abstract|async|data|open|sealed|internal|suspend"
@@ -68,8 +72,7 @@ _TEMPLATE = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Line:
+class _Line(NamedTuple):
     """A line of the instruction, its number from 1, and whether it is inside a code block."""
 
     number: int
@@ -79,8 +82,8 @@ class _Line:
 
 def _lines(task: Content) -> Iterator[_Line]:
     inside = False
-    text = task.data.get(INSTRUCTION, b"").decode("utf-8", "replace")
-    for number, line in enumerate(text.split("\n"), start=1):
+    text = task.data.get(INSTRUCTION, b"")[:_MOST_READ].decode("utf-8", "replace")
+    for number, line in enumerate(text.split("\n", _MOST_LINES)[:_MOST_LINES], start=1):
         if _FENCE.match(line):
             inside = not inside
         yield _Line(number=number, text=line, code=inside or line.startswith(("    ", "\t")))
@@ -126,7 +129,7 @@ def _numbers(line: _Line, origin: Origin) -> Iterator[tuple[str, str]]:
             continue
         marked = match[0][: match.start("number") - match.start()].endswith(("#", "!"))
         said = word and (marked or word in {"gh-", "pr", "mr"})
-        if said or (marked and int(match["number"][:9]) >= _SMALL):
+        if repository or said or (marked and int(match["number"][:9]) >= _SMALL):
             yield match["number"], word
 
 
@@ -235,7 +238,7 @@ def _telling_lines(lines: tuple[bytes, ...]) -> Iterator[bytes]:
         comment = opens > closes or (comment and closes < 0)
         if comment or not _DISTINCT <= len(text) <= _LONGEST or text.startswith(_NO_CODE):
             continue
-        if _CODE.search(text) and not _SIGNATURE.fullmatch(text):
+        if _CODE.search(text) and not (_SIGNATURE.fullmatch(text) or _ANNOTATION.fullmatch(text)):
             yield text
 
 

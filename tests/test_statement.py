@@ -1,0 +1,107 @@
+"""What an instruction may say: links, ids, names and lines of the fix and of the hidden tests."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kbench_build.rules import content, findings, statement
+from kbench_build.steps import validate
+from tests.defects.kit import findings as found_in
+from tests.samples import TASK, Sample
+from tests.statement_cases import CODE, FAIR, FIX, STATEMENTS, TEST, Break, change, told
+
+
+def said(sample: Sample) -> list[tuple[str, str, str]]:
+    found = validate.findings_of(sample.validate())
+    return [(f.rule, f.file, f.where) for f in found if f.rule.startswith("statement/")]
+
+
+@pytest.mark.parametrize("case", STATEMENTS, ids=lambda case: f"{case[0]} {case[1]}")
+def test_a_defect_of_the_statement_is_found_at_its_place(
+    tmp_path: Path, case: tuple[str, str, Break, str, str]
+) -> None:
+    rule, form, break_it, file, where = case
+    sample = Sample(tmp_path, form)
+    break_it(sample)
+    assert (rule, f"tasks/{TASK}/{file}", where) in said(sample)
+
+
+@pytest.mark.parametrize("case", FAIR, ids=lambda case: case[0])
+def test_a_fair_statement_is_let_be(tmp_path: Path, case: tuple[str, str, Break]) -> None:
+    _, form, change_it = case
+    sample = Sample(tmp_path, form)
+    change_it(sample)
+    assert said(sample) == []
+
+
+def read(sample: Sample) -> content.Content:
+    around = content.Around(namespace="kotlin-bench", bases=(), shipped=validate.shipped())
+    return validate.read_task(sample.root, TASK, around)
+
+
+def rules_of(task: content.Content) -> set[str]:
+    return {f.rule for f in findings.run_checks(statement.CHECKS, task, "")}
+
+
+def test_a_name_at_the_base_is_no_name_of_the_fix_alone(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, "own")
+    change(FIX, TEST)(sample)
+    task = read(sample)
+    assert "statement/unknown-name" in rules_of(task)
+    assert "statement/unknown-name" in rules_of(replace(task, at_base=frozenset()))
+    assert "statement/unknown-name" not in rules_of(replace(task, at_base=frozenset({b"sumOf"})))
+
+
+def test_a_plain_word_counts_once_the_base_is_known(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, "own")
+    change(FIX.replace(b"sumOf", b"total"), TEST.replace(b"sumOf", b"total"))(sample)
+    task = read(sample)
+    assert "statement/unknown-name" not in rules_of(task)
+    assert "statement/unknown-name" in rules_of(replace(task, at_base=frozenset()))
+
+
+HOSTILE = ["#" * 1_000_000, "`" * 1_000_001, "a/" * 500_000, "fix " * 250_000]
+HOSTILE += ["a" * 1_000_000, "a." * 500_000, "a-" * 500_000, "> " * 500_000, "1." * 500_000]
+HOSTILE += ["# " + "a " * 500_000 + "b", "**" + "* " * 500_000, "0a" * 500_000, "\n" * 1_000_000]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:8]))
+def test_a_hostile_instruction_takes_bounded_time(tmp_path: Path, text: str) -> None:
+    sample = Sample(tmp_path, "own")
+    told(text)(sample)
+    began = time.monotonic()
+    sample.validate()
+    assert time.monotonic() - began < 5
+
+
+def test_hostile_patches_take_bounded_time(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, "own")
+    lines = [f"    fun <{'A' * 90}>{'x.' * 60}v{i}({'(' * 200} {{\n" for i in range(3_000)]
+    head = f"@@ -1 +1,{len(lines)} @@\n".encode()
+    body = "".join(f"+{line}" for line in lines).encode()
+    fix = FIX.split(b"@@")[0] + head + body
+    change(fix, fix.replace(b"main", b"test"), CODE)(sample)
+    began = time.monotonic()
+    sample.validate()
+    assert time.monotonic() - began < 5
+
+
+def test_a_plain_tasks_tests_are_read_up_to_a_limit(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, "plain")
+    change(FIX, TEST)(sample)
+    assert "statement/unknown-name" in {rule for rule, *_ in said(sample)}
+    sample.write("tests/adder.test.kt", (b"//" + b" " * 300_000 + b"\n") + TEST)
+    assert said(sample) == []
+    assert "layout/unreadable" not in {f.rule for f in validate.findings_of(sample.validate())}
+
+
+def test_suppressed_findings_of_the_statement_are_listed_with_their_reason(tmp_path: Path) -> None:
+    sample = Sample(tmp_path / "dataset", "own")
+    told("Done in PR #7.\n")(sample)
+    (tmp_path / "dataset/kbench.toml").write_text(
+        '[[suppress]]\nrule = "statement/fix-link"\ntask = "acme_*"\nreason = "it is the wish"\n',
+        encoding="utf-8",
+    )
+    assert found_in(tmp_path) == ()

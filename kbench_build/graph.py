@@ -328,8 +328,7 @@ def _details(report: Report) -> Iterable[str]:
         spot = f"{value['file']}: {value['where']}" if value["where"] else value["file"]
         yield f"{value['severity']}: {spot}: {value['message']} [{value['rule']}]"
         yield f"    {value['mend']}"
-    if not report.data.get("findings"):
-        yield from report.data.get("details", ())
+    yield from report.data.get("details", ())
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -1,6 +1,7 @@
 """One outcome for every way that a run can end, and rewards as Harbor reads them."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbench_build.model import Changes, JobResult
-from kbench_build.rules.grading import Run, conclude, kinds_of
+from kbench_build.rules.grading import conclude, instability, kinds_of
 from kbench_build.rules.limits import limits
 from kbench_build.rules.outcomes import Verdict, solution_verdict, verdict
+from kbench_build.rules.runs import Run
 from kbench_build.rules.statuses import restore, shorten, unsteady
 
 ENDED = JobResult(status="exited", exit_code=0, output="words\n")
@@ -130,7 +132,7 @@ def _oracle(number: int = 1, **changes: Any) -> Run:
 
 def test_nop_0_and_oracle_1_pass() -> None:
     found = conclude([_nop(), _oracle()], KINDS)
-    assert (found.ok, found.summary, found.flaky) == (True, "nop 0, oracle 1, 4 tests", ())
+    assert (found.ok, found.summary, found.unstable) == (True, "nop 0, oracle 1, 4 tests", ())
 
 
 @pytest.mark.parametrize(
@@ -164,26 +166,86 @@ def test_a_test_that_needs_the_fix_and_passes_without_it_fails_the_check() -> No
     assert (found.ok, found.details) == (False, ("passes without the fix: n",))
 
 
-def test_repeats_that_disagree_are_flaky_by_id() -> None:
-    found = conclude(
-        [_nop(1), _oracle(1), _nop(2, tests={**AT_BASE, "p": "failed"}), _oracle(2)], KINDS
+def ratios(runs: list[Run], *quarantined: str) -> dict[str, str]:
+    found = conclude(runs, KINDS, frozenset(quarantined))
+    return {f"{one.kind} {one.id}": one.ratio for one in found.unstable}
+
+
+UNSTEADY_P = [_nop(1), _oracle(1), _nop(2, tests={**AT_BASE, "p": "failed"}), _oracle(2),
+              _nop(3), _oracle(3)]  # fmt: skip
+
+
+def test_unstable_tests_are_named_with_their_pass_ratio() -> None:
+    found = conclude(UNSTEADY_P, KINDS)
+    assert (found.ok, ratios(UNSTEADY_P)) == (False, {"nop p": "2/3"})
+    assert found.unstable[0].odd == ("failed in nop run 2",)
+    assert found.summary == "nop 0, oracle 1; 1 unstable: p 2/3 (nop)"
+
+
+def test_an_oracle_that_fails_in_one_run_fails_the_check_and_names_what_is_unstable() -> None:
+    tests = {**ALL_PASS, "p": "failed"}
+    failed = _oracle(2, outcome="unresolved", reward=0.0, tests=tests)
+    found = conclude([_nop(1), _oracle(1), _nop(2), replace(failed, variation="TZ=x")], KINDS)
+    assert not found.ok
+    said = "oracle run 2 (TZ=x): unresolved (reward 0), must be resolved"
+    assert found.summary == f"{said}; 1 unstable: p 1/2 (oracle)"
+
+
+def test_a_finding_says_which_runs_and_which_line_to_add() -> None:
+    found = conclude(UNSTEADY_P, KINDS)
+    (finding,) = instability(
+        found, task="t", kinds=KINDS, quarantined=frozenset(), today="2026-11-29"
     )
-    assert (found.ok, found.flaky, found.details) == (False, ("p",), ("flaky: p",))
+    assert (finding.rule, finding.severity) == ("tests/unstable", "error")
+    assert finding.file == "tasks/t/tests/expected_tests.json"
+    assert finding.message == "p: passed in 2/3 nop runs: failed in nop run 2"
+    line = json.loads(finding.mend[finding.mend.index("{") :])
+    assert line == {"id": "p", "reason": "", "since": "2026-11-29", "ratio": "2/3"}
 
 
-def test_a_flaky_test_that_is_not_counted_is_said_and_passes() -> None:
+def test_a_test_in_quarantine_may_be_unstable_and_decides_nothing() -> None:
+    found = conclude(UNSTEADY_P, KINDS, frozenset({"p"}))
+    assert (found.ok, found.details) == (True, ())
+    assert found.summary.endswith("; 1 unstable: p 2/3 (nop, in quarantine)")
+    (finding,) = instability(
+        found, task="t", kinds=KINDS, quarantined=frozenset({"p"}), today="2026-11-29"
+    )
+    assert finding.severity == "note"
+    passing = _nop(tests={**AT_BASE, "f": "passed"})
+    assert not conclude([passing, _oracle()], KINDS).ok
+    assert conclude([passing, _oracle()], KINDS, frozenset({"f"})).ok
+
+
+def test_an_unstable_test_that_is_not_counted_is_said_and_passes() -> None:
     runs = [_nop(1), _oracle(1, tests={**ALL_PASS, "x": "failed"}), _nop(2),
             _oracle(2, tests={**ALL_PASS, "x": "passed"})]  # fmt: skip
     found = conclude(runs, KINDS)
-    assert (found.ok, found.flaky) == (True, ("x",))
-    assert "1 flaky, not counted" in found.summary
+    assert (found.ok, ratios(runs)) == (True, {"oracle x": "1/2"})
+    assert "1 unstable: x 1/2 (oracle, not counted)" in found.summary
     rerun = conclude([_nop(), _oracle(reruns_disagreed=("y",))], KINDS)
-    assert (rerun.ok, rerun.flaky) == (True, ("y",))
+    assert (rerun.ok, rerun.unstable[0].id) == (True, "y")
+    assert not conclude([_nop(), _oracle(reruns_disagreed=("p",))], KINDS).ok
 
 
-def test_a_run_that_broke_says_nothing_about_flaky_tests() -> None:
-    broken = _oracle(2, outcome="infra-error", reward=None, tests={})
-    assert conclude([_nop(1), _oracle(1), _nop(2), broken], KINDS).flaky == ()
+@pytest.mark.parametrize(
+    "broken",
+    [
+        _oracle(2, outcome="infra-error", reward=None, tests={}),
+        # A build that broke reports no test at all.
+        _oracle(2, outcome="unresolved", reward=0.0, tests={}),
+    ],
+)
+def test_a_run_that_broke_says_nothing_about_single_tests(broken: Run) -> None:
+    assert ratios([_nop(1), _oracle(1), _nop(2), broken]) == {}
+
+
+def test_findings_about_unstable_tests_are_bounded() -> None:
+    tests = {f"t{n}": "passed" for n in range(500)}
+    runs = [_oracle(1, tests=tests), _oracle(2, tests=dict.fromkeys(tests, "failed"))]
+    found = conclude(runs, {})
+    findings = instability(found, task="t", kinds={}, quarantined=frozenset(), today="2026-11-29")
+    assert len(findings) == 51
+    assert len(found.summary) < 300
 
 
 def test_long_lists_are_cut() -> None:

@@ -1,7 +1,6 @@
 """Tests in quarantine run and decide nothing; nobody but the task's data can put one there."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Box:
 
 
 @pytest.fixture
-def box(template: Box, tmp_path: Path) -> Iterator[Box]:
+def box(template: Box, tmp_path: Path) -> Box:
     """A solved checkout in which the unsteady test fails."""
     copied = copy_box(template, tmp_path / "box")
     copied.solve()
@@ -115,5 +114,6 @@ def test_sync_asks_for_a_quarantine_where_there_is_one(tmp_path: Path) -> None:
 
 def test_ids_of_hostile_content_are_none() -> None:
     assert quarantined(entries("a", "b")) == {"a", "b"}
-    for value in (None, [], {"tests": 1}, {"tests": [1, {"id": 2}, {}]}):
+    hostile: tuple[Any, ...] = (None, [], {"tests": 1}, {"tests": [1, {"id": 2}, {}]})
+    for value in hostile:
         assert quarantined(value) == frozenset()

@@ -132,7 +132,7 @@ def test_a_failing_check_keeps_what_was_printed(tiny: str, tmp_path: Path) -> No
 
 
 @pytest.mark.engine
-def test_repeats_that_disagree_are_flaky_by_id(tiny: str, tmp_path: Path) -> None:
+def test_repeats_that_disagree_are_unstable_by_id(tiny: str, tmp_path: Path) -> None:
     calls: list[str] = []
 
     def unsteady(job: Job) -> JobResult:
@@ -143,8 +143,15 @@ def test_repeats_that_disagree_are_flaky_by_id(tiny: str, tmp_path: Path) -> Non
     root = _task(tmp_path)
     report = selfcheck(root, "t", engine=unsteady, image=tiny, runs=2, inputs="i")
     assert not report.ok
-    assert report.data["flaky"] == ["t.kept"]
-    assert "flaky: t.kept" in report.data["details"]
+    odd = "failed in nop run 2 (TZ=America/St_Johns, PYTHONHASHSEED=1)"
+    nop = {"id": "t.kept", "kind": "nop", "passed": 1, "runs": 2, "odd": [odd]}
+    assert report.data["unstable"] == [
+        nop,
+        {**nop, "kind": "oracle", "odd": [odd.replace("nop", "oracle")]},
+    ]
+    finding, _ = report.data["findings"]
+    assert (finding["rule"], finding["severity"]) == ("tests/unstable", "error")
+    assert '"ratio": "1/2"' in finding["mend"]
     assert [r["run"] for r in _results(report)] == [1, 1, 2, 2]
 
 

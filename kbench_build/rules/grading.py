@@ -1,40 +1,35 @@
 """Whether a task's selfcheck passes: what its runs must show, and what is said when they don't."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from kbench_build.model import Outcome
+from kbench_build.model import Finding, Outcome, Severity
 from kbench_build.rules.expected_tests import CATEGORIES
+from kbench_build.rules.findings import MOST_SPOTS, printable
 from kbench_build.rules.outcomes import Verdict
-from kbench_build.rules.statuses import AFTER, NONE, unsteady
+from kbench_build.rules.runs import Kind, Run, Unstable, unstable_in
+from kbench_build.rules.statuses import AFTER, NONE
 
-Kind = Literal["nop", "oracle"]
-KINDS: tuple[Kind, ...] = ("nop", "oracle")
 WANTED: Mapping[Kind, tuple[Outcome, float]] = {
     "nop": ("unresolved", 0.0),
     "oracle": ("resolved", 1.0),
 }
 _MOST_NAMED = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One run of a kind, counted from 1, and what became of it."""
-
-    kind: Kind
-    number: int
-    verdict: Verdict
+_MOST_SHORT = 3
+_OTHER_MEND = "Look at the runs in the report below .kbench/selfcheck/."
+UNSTABLE = "tests/unstable"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conclusion:
-    """What the runs show together. `flaky` are the tests that gave different results."""
+    """What the runs show together. `unstable` are the tests that gave different results."""
 
     ok: bool
     summary: str
     details: tuple[str, ...]
-    flaky: tuple[str, ...]
+    unstable: tuple[Unstable, ...]
 
 
 def kinds_of(expected: Any) -> dict[str, str]:
@@ -51,30 +46,103 @@ def kinds_of(expected: Any) -> dict[str, str]:
     }
 
 
-def conclude(runs: Sequence[Run], kinds: Mapping[str, str]) -> Conclusion:
-    """Whether nop runs score 0, oracle runs score 1, and nothing that counts is unsteady."""
-    details = [line for run in runs for line in _run_details(run, kinds)]
-    flaky = _flaky(runs)
-    counted = [test for test in flaky if test in kinds]
-    details += [f"flaky: {test}" for test in counted]
-    ok = not details
-    details += [f"flaky, not counted: {test}" for test in flaky if test not in kinds]
+def conclude(
+    runs: Sequence[Run], kinds: Mapping[str, str], quarantined: frozenset[str] = frozenset()
+) -> Conclusion:
+    """Whether nop runs score 0, oracle runs score 1, and nothing that counts is unstable.
+
+    `kinds` are all expected tests; those in quarantine don't count.
+    """
+    counted = {test: kind for test, kind in kinds.items() if test not in quarantined}
+    unstable = unstable_in(runs)
+    details = [line for run in runs for line in _run_details(run, counted)]
+    ok = not details and not any(one.id in counted for one in unstable)
+    said = _said(unstable, counted, quarantined)
+    summary = _summary(runs) if ok else next(iter(details), "nop 0, oracle 1")
     return Conclusion(
         ok=ok,
-        summary=_summary(runs, flaky) if ok else details[0],
+        summary="; ".join([summary, *([said] if said else [])]),
         details=tuple(details),
-        flaky=flaky,
+        unstable=unstable,
     )
 
 
-def _summary(runs: Sequence[Run], flaky: Sequence[str]) -> str:
+def _summary(runs: Sequence[Run]) -> str:
     tests = max((len(run.verdict.tests) for run in runs), default=0)
     repeats = max((run.number for run in runs), default=0)
     parts = ["nop 0, oracle 1"]
     parts += [f"{repeats} times each"] if repeats > 1 else []
     parts += [f"{tests} tests"] if tests else []
-    parts += [f"{len(flaky)} flaky, not counted"] if flaky else []
     return ", ".join(parts)
+
+
+def _said(
+    unstable: Sequence[Unstable], counted: Mapping[str, str], quarantined: frozenset[str]
+) -> str:
+    """`2 unstable: a.b 1/3 (oracle), a.c 2/3 (nop, in quarantine)`; empty for none."""
+    if not unstable:
+        return ""
+    named = [
+        f"{printable(one.id)} {one.ratio} ({one.kind}{_standing(one.id, counted, quarantined)})"
+        for one in unstable[:_MOST_SHORT]
+    ]
+    more = [f"{len(unstable) - _MOST_SHORT} more"] if len(unstable) > _MOST_SHORT else []
+    return f"{len({one.id for one in unstable})} unstable: {', '.join([*named, *more])}"
+
+
+def _standing(test: str, counted: Mapping[str, str], quarantined: frozenset[str]) -> str:
+    if test in quarantined:
+        return ", in quarantine"
+    return "" if test in counted else ", not counted"
+
+
+def instability(
+    conclusion: Conclusion,
+    *,
+    task: str,
+    kinds: Mapping[str, str],
+    quarantined: frozenset[str],
+    today: str,
+) -> tuple[Finding, ...]:
+    """A finding for each unstable test; one that counts is an error. `today`: such as 2026-11-29.
+
+    The mend of one that counts is the line to add to the task's quarantine.
+    """
+    unstable = sorted(conclusion.unstable, key=lambda one: one.id not in kinds.keys() - quarantined)
+    found = [_instability(one, task, kinds, quarantined, today) for one in unstable[:MOST_SPOTS]]
+    if len(unstable) > MOST_SPOTS:
+        message = f"has more of the kind: only the first {MOST_SPOTS} are listed"
+        found.append(_unstable_finding(task, "note", message, _OTHER_MEND))
+    return tuple(found)
+
+
+def _instability(
+    one: Unstable,
+    task: str,
+    kinds: Mapping[str, str],
+    quarantined: frozenset[str],
+    today: str,
+) -> Finding:
+    counts = one.id in kinds and one.id not in quarantined
+    odd = "; ".join(one.odd[:_MOST_SHORT])
+    message = f"{one.id}: passed in {one.ratio} {one.kind} runs: {odd}"
+    if one.id in quarantined:
+        return _unstable_finding(task, "note", message, "It is in quarantine already.")
+    if not counts:
+        return _unstable_finding(task, "note", message, "It isn't expected, so it decides nothing.")
+    entry = {"id": one.id, "reason": "", "since": today, "ratio": one.ratio}
+    mend = f"Mend it, or add to tests/quarantine.json, with a reason: {json.dumps(entry)}"
+    return _unstable_finding(task, "error", message, mend)
+
+
+def _unstable_finding(task: str, severity: Severity, message: str, mend: str) -> Finding:
+    return Finding(
+        rule=UNSTABLE,
+        severity=severity,
+        file=f"tasks/{task}/tests/expected_tests.json",
+        message=printable(message),
+        mend=mend,
+    )
 
 
 def _run_details(run: Run, kinds: Mapping[str, str]) -> Iterator[str]:
@@ -83,7 +151,7 @@ def _run_details(run: Run, kinds: Mapping[str, str]) -> Iterator[str]:
     if got.outcome != outcome or got.reward != reward:
         scored = "" if got.reward is None else f" (reward {got.reward:g})"
         why = f": {got.why}" if got.why else ""
-        yield f"{run.kind} run {run.number}: {got.outcome}{scored}, must be {outcome}{why}"
+        yield f"{run}: {got.outcome}{scored}, must be {outcome}{why}"
         yield from _named("not passed", _not_passed(run, kinds))
     elif run.kind == "nop":
         yield from _named("passes without the fix", _passes_already(got, kinds))
@@ -113,24 +181,3 @@ def _named(what: str, tests: Sequence[str]) -> Iterator[str]:
     yield from (f"{what}: {test}" for test in tests[:_MOST_NAMED])
     if len(tests) > _MOST_NAMED:
         yield f"{what}: {len(tests) - _MOST_NAMED} more"
-
-
-def _flaky(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Tests that differ between repeats of one kind, or within a run that repeats its failures.
-
-    Runs that broke (no tests reported, an error of engine or verifier) say nothing about tests.
-    """
-    found: set[str] = set()
-    for kind in KINDS:
-        told = [r.verdict for r in runs if r.kind == kind and _tells(r.verdict)]
-        found.update(unsteady(v.tests for v in told))
-    return tuple(sorted(found | set(_rerun(runs))))
-
-
-def _tells(verdict: Verdict) -> bool:
-    return verdict.outcome in ("resolved", "unresolved")
-
-
-def _rerun(runs: Iterable[Run]) -> Iterator[str]:
-    for run in runs:
-        yield from run.verdict.reruns_disagreed

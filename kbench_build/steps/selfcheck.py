@@ -3,32 +3,40 @@
 A task with the shipped verifier (`tests/verify.json`) is graded in a fresh container that takes
 over only the files that the solution changed, seen from outside the container in which it ran.
 Another task's own `test.sh` runs where its solution ran, as Harbor does it, and the evidence says
-`shared`.
+`shared`. From the second run on what must not matter is varied (see `rules.variation`).
 """
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from kbench_build import digest
 from kbench_build.errors import KbenchError
-from kbench_build.model import Changes, Engine, Job, JobResult, Report, Upload
+from kbench_build.model import Changes, Engine, Job, JobResult, Report, Suppression, Upload
 from kbench_build.rim.dataset import read_task_toml
 from kbench_build.rim.engines import tars
 from kbench_build.rim.store import STATE, write_whole
-from kbench_build.rules.grading import KINDS, Conclusion, Kind, Run, conclude, kinds_of
+from kbench_build.rules import variation
+from kbench_build.rules.findings import suppress, to_json
+from kbench_build.rules.grading import Conclusion, conclude, instability, kinds_of
 from kbench_build.rules.limits import Limits, limits
 from kbench_build.rules.outcomes import REPORT, Verdict, solution_verdict, verdict
+from kbench_build.rules.quarantine import quarantined
+from kbench_build.rules.runs import KINDS, Kind, Run, Unstable
 from kbench_build.rules.statuses import shorten
+from kbench_build.rules.variation import PLAIN, Allowed, Variation
 
 STEP = "selfcheck"
 LOGS = "/logs/verifier"
 EXIT_CODE = "/logs/agent/exit-code.txt"
 SCRIPTS = "/kbench/run_scripts.sh"
+_LOOK = "/kbench/what_can_vary.sh"
+_LOOK_SEC = 60.0
 
 
 def covers(data: Mapping[str, Any], runs: int) -> bool:
@@ -37,19 +45,35 @@ def covers(data: Mapping[str, Any], runs: int) -> bool:
 
 
 def selfcheck(
-    root: Path, task: str, *, engine: Engine, image: str, runs: int, inputs: str
+    root: Path,
+    task: str,
+    *,
+    engine: Engine,
+    image: str,
+    runs: int,
+    inputs: str,
+    suppressions: Sequence[Suppression] = (),
 ) -> Report:
     """Run nop and oracle `runs` times each and say what they show."""
     began = time.monotonic()
     check = _open(root, task, engine, image)
-    graded = [_graded(check, kind, n + 1) for n in range(runs) for kind in KINDS]
-    conclusion = conclude([g.run for g in graded], check.kinds)
+    variations = _variations(check, runs)
+    graded = [_graded(check, k, n, v) for n, v in enumerate(variations, start=1) for k in KINDS]
+    conclusion = conclude([g.run for g in graded], check.kinds, check.quarantined)
     details = [*conclusion.details, *_kept_output(root, task, graded, conclusion)]
+    found = instability(
+        conclusion,
+        task=task,
+        kinds=check.kinds,
+        quarantined=check.quarantined,
+        today=datetime.now(UTC).date().isoformat(),
+    )
+    kept, answered = suppress(found, task, suppressions)
     return Report(
         step=STEP,
         subject=task,
         inputs=inputs,
-        ok=conclusion.ok,
+        ok=conclusion.ok or not (conclusion.details or any(f.severity == "error" for f in kept)),
         summary=conclusion.summary,
         seconds=time.monotonic() - began,
         data={
@@ -60,8 +84,12 @@ def selfcheck(
                 "verifier": check.limits.verifier.network,
             },
             "notes": list(check.limits.notes),
-            "results": [_as_json(g, check.kinds) for g in graded],
-            "flaky": list(conclusion.flaky),
+            "results": [_as_json(g, check) for g in graded],
+            "not_varied": list(variation.not_varied(variations)),
+            "unstable": [_unstable_json(one) for one in conclusion.unstable],
+            "quarantined": sorted(check.quarantined),
+            "findings": [to_json(finding) for finding in kept],
+            "suppressed": [{**to_json(a.finding), "reason": a.reason} for a in answered],
             "details": details,
         },
     )
@@ -76,26 +104,39 @@ class _Check:
     image: str
     limits: Limits
     shipped: bool
-    workdir: str
+    verify: Mapping[str, Any]
     solution: Upload
     tests: Upload
     kinds: Mapping[str, str]
+    quarantined: frozenset[str]
 
     @property
     def solution_network(self) -> str:
         """What network the solution gets: in one container both get the verifier's."""
         return (self.limits.solution if self.shipped else self.limits.verifier).network
 
+    @property
+    def workdir(self) -> str:
+        """The checkout in the image."""
+        found = self.verify.get("workdir")
+        return found if isinstance(found, str) else "/"
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        """The variables that the task gives to its test command."""
+        data: Mapping[str, str] = self.verify.get("environment") or {}
+        return data if self.shipped else self.limits.verifier.environment
+
     def job(self, name: str, command: tuple[str, ...], **more: Any) -> Job:
         """A job in the task's image, with its limits."""
+        wishes = {"cpus": self.limits.cpus, **more}
         return Job(
             name=f"{self.task}/{name}",
             image=self.image,
             command=command,
-            cpus=self.limits.cpus,
             memory_mb=self.limits.memory_mb,
             workdir=self.limits.workdir,
-            **more,
+            **wishes,
         )
 
 
@@ -104,6 +145,7 @@ class _Graded:
     """One run: its verdict, what the engine said, and the times."""
 
     run: Run
+    variation: Variation
     results: tuple[JobResult, ...]
     report: bytes
     seconds: float
@@ -125,14 +167,15 @@ def _open(root: Path, task: str, engine: Engine, image: str) -> _Check:
         shipped=(folder / "tests" / "verify.json").is_file(),
         solution=Upload(into="/solution", archive=_packed(root, folder / "solution", "solve.sh")),
         tests=Upload(into="/tests", archive=_packed(root, folder / "tests", "test.sh")),
-        workdir=_workdir(_json(root, folder / "tests" / "verify.json")),
+        verify=_object(root, folder / "tests" / "verify.json"),
         kinds=kinds_of(_json(root, folder / "tests" / "expected_tests.json")),
+        quarantined=quarantined(_json(root, folder / "tests" / "quarantine.json")),
     )
 
 
-def _workdir(settings: Any) -> str:
-    found = settings.get("workdir") if isinstance(settings, Mapping) else None
-    return found if isinstance(found, str) else "/"
+def _object(root: Path, path: Path) -> Mapping[str, Any]:
+    found = _json(root, path)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _packed(root: Path, folder: Path, needed: str) -> bytes:
@@ -151,12 +194,28 @@ def _json(root: Path, path: Path) -> Any:
         raise KbenchError(f"{path.relative_to(root)}: can't be read: {error}") from error
 
 
-def _graded(check: _Check, kind: Kind, number: int) -> _Graded:
+def _variations(check: _Check, runs: int) -> tuple[Variation, ...]:
+    """What each run varies; the image is looked at only where there is something to vary."""
+    wishes = [variation.wish_of(number) for number in range(1, runs + 1)]
+    image = _allowed(check) if runs > 1 else Allowed()
+    return tuple(variation.fit(wish, image, check.given) for wish in wishes)
+
+
+def _allowed(check: _Check) -> Allowed:
+    """What the image lets a run vary; nothing where it can't say."""
+    job = check.job(
+        "what-can-vary", ("sh", _LOOK), timeout_sec=_LOOK_SEC, uploads=(_shipped(_LOOK),)
+    )
+    return variation.allowed(check.engine(job).output)
+
+
+def _graded(check: _Check, kind: Kind, number: int, varied: Variation) -> _Graded:
     began = time.monotonic()
-    results, found, more = (_fresh if check.shipped else _shared)(check, kind)
+    results, found, more = (_fresh if check.shipped else _shared)(check, kind, varied)
     files = _files(results[-1])
     return _Graded(
-        run=Run(kind=kind, number=number, verdict=found),
+        run=Run(kind=kind, number=number, verdict=found, variation=str(varied)),
+        variation=varied,
         results=results,
         report=files.get(REPORT, b""),
         seconds=time.monotonic() - began,
@@ -167,16 +226,16 @@ def _graded(check: _Check, kind: Kind, number: int) -> _Graded:
 _Outcome = tuple[tuple[JobResult, ...], Verdict, tuple[str, ...]]
 
 
-def _fresh(check: _Check, kind: Kind) -> _Outcome:
+def _fresh(check: _Check, kind: Kind, varied: Variation) -> _Outcome:
     """The solution in one container, its changed files graded in another."""
     if kind == "nop":
-        graded = check.engine(_verifier_job(check, kind, ()))
+        graded = check.engine(_verifier_job(check, kind, varied, ()))
         return (graded,), verdict(graded, _files(graded), shipped=True), ()
     solved = check.engine(_solution_job(check))
     stopped = solution_verdict(solved)
     if stopped or solved.changes is None:
         return (solved,), stopped or Verdict(outcome="agent-error"), ()
-    graded = check.engine(_verifier_job(check, kind, (_changes_upload(solved.changes),)))
+    graded = check.engine(_verifier_job(check, kind, varied, (_changes_upload(solved.changes),)))
     return (solved, graded), verdict(graded, _files(graded), shipped=True), ()
 
 
@@ -198,39 +257,55 @@ def _solution_job(check: _Check) -> Job:
     )
 
 
-def _verifier_job(check: _Check, kind: Kind, more: tuple[Upload, ...]) -> Job:
+def _verifier_job(check: _Check, kind: Kind, varied: Variation, more: tuple[Upload, ...]) -> Job:
     return check.job(
         f"{kind}/verifier",
         ("bash", "/tests/test.sh"),
-        timeout_sec=check.limits.verifier.timeout_sec,
+        timeout_sec=check.limits.verifier.timeout_sec * (variation.SLOWER if varied.loaded else 1),
         network=check.limits.verifier.network,
         environment=check.limits.verifier.environment,
-        uploads=(check.tests, _log_folders(), *more),
+        uploads=(check.tests, _log_folders(), *more, *_data_upload(check, varied)),
         outputs=(LOGS,),
+        **_load(check, varied),
     )
 
 
-def _shared(check: _Check, kind: Kind) -> _Outcome:
+def _data_upload(check: _Check, varied: Variation) -> Iterator[Upload]:
+    """The verifier's data for a run that varies something, in place of the task's own."""
+    if varied != PLAIN:
+        data = json.dumps(variation.varied_data(check.verify, varied)).encode("ascii")
+        yield Upload(into="/tests", archive=tars.pack({"verify.json": data}))
+        yield _shipped(variation.LOADED)
+
+
+def _load(check: _Check, varied: Variation) -> dict[str, Any]:
+    return {"cpus": variation.loaded_cpus(check.limits.cpus)} if varied.loaded else {}
+
+
+def _shared(check: _Check, kind: Kind, varied: Variation) -> _Outcome:
     """Solution and verifier in one container, with the verifier's network."""
-    job = _shared_job(check, solved=kind == "oracle")
+    job = _shared_job(check, varied, solved=kind == "oracle")
     result = check.engine(job)
     return (result,), verdict(result, _files(result), shipped=False), tuple(_solution_note(result))
 
 
-def _shared_job(check: _Check, *, solved: bool) -> Job:
+def _shared_job(check: _Check, varied: Variation, *, solved: bool) -> Job:
     solution, verifier = check.limits.solution, check.limits.verifier
     scripts = ("/solution/solve.sh", "/tests/test.sh") if solved else ("/tests/test.sh",)
+    seconds = verifier.timeout_sec + (solution.timeout_sec if solved else 0.0)
+    given = {**(solution.environment if solved else {}), **verifier.environment}
     return check.job(
         "oracle/shared" if solved else "nop/shared",
-        ("sh", SCRIPTS, *scripts),
-        timeout_sec=verifier.timeout_sec + (solution.timeout_sec if solved else 0.0),
+        (*(variation.loaded_command() if varied.loaded else ()), "sh", SCRIPTS, *scripts),
+        timeout_sec=seconds * (variation.SLOWER if varied.loaded else 1),
         network=verifier.network,
-        environment={**(solution.environment if solved else {}), **verifier.environment},
+        environment={**given, **varied.environment},
         uploads=(
-            *(check.tests, _log_folders(), _scripts_upload()),
+            *(check.tests, _log_folders(), _shipped(SCRIPTS), _shipped(variation.LOADED)),
             *((check.solution,) if solved else ()),
         ),
         outputs=(LOGS, EXIT_CODE),
+        **_load(check, varied),
     )
 
 
@@ -238,9 +313,11 @@ def _log_folders() -> Upload:
     return Upload(into="/logs", archive=tars.pack({}, ("agent", "verifier", "artifacts")))
 
 
-def _scripts_upload() -> Upload:
-    shipped = resources.files("kbench_build.runtime") / "run_scripts.sh"
-    return Upload(into="/kbench", archive=tars.pack({"run_scripts.sh": shipped.read_bytes()}))
+def _shipped(place: str) -> Upload:
+    """A script of ours at its place in a container."""
+    folder, _, name = place.rpartition("/")
+    content = (resources.files("kbench_build.runtime") / name).read_bytes()
+    return Upload(into=folder, archive=tars.pack({name: content}))
 
 
 def _files(result: JobResult) -> Mapping[str, bytes]:
@@ -268,18 +345,29 @@ def _kept_output(
         yield f"output of {one.run.kind} run {one.run.number}: {place}"
 
 
-def _as_json(graded: _Graded, kinds: Mapping[str, str]) -> dict[str, Any]:
+def _unstable_json(one: Unstable) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "kind": one.kind,
+        "passed": one.passed,
+        "runs": one.runs,
+        "odd": list(one.odd),
+    }
+
+
+def _as_json(graded: _Graded, check: _Check) -> dict[str, Any]:
     found = graded.run.verdict
     return {
         "kind": graded.run.kind,
         "run": graded.run.number,
+        "variation": variation.to_json(graded.variation, check.limits.cpus),
         "outcome": found.outcome,
         "reward": found.reward,
         "why": found.why,
         "seconds": round(graded.seconds, 3),
         "verifier_seconds": round(graded.results[-1].seconds, 3),
         "overhead_seconds": round(graded.seconds - graded.busy, 3),
-        "tests": shorten(found.tests, kinds),
+        "tests": shorten(found.tests, check.kinds),
         "report": digest.of_bytes(graded.report) if graded.report else None,
         "notes": list(graded.notes),
     }

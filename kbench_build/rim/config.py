@@ -13,6 +13,8 @@ from kbench_build.model import Suppression
 from kbench_build.rim.toml import read_toml
 
 CONFIG = "kbench.toml"
+# `[mine]` is read where it is needed, by `rim/mine_config.py`.
+_TABLES = {"dataset", "engine", "mine", "release", "selfcheck", "suppress", "upstream"}
 REQUIRABLE = ("validate", "seal", "selfcheck")
 
 
@@ -49,7 +51,7 @@ def load_config(root: Path) -> Config:
 
 
 def _config(document: Mapping[str, Any], name: str) -> Config:
-    _known(document, "", {"dataset", "engine", "release", "selfcheck", "suppress", "upstream"})
+    _known(document, "", _TABLES)
     dataset = _table(document, "dataset", {"name", "version", "namespace", "description"})
     engine = _table(document, "engine", {"kind", "min_free_gb"})
     release = _table(document, "release", {"require"})

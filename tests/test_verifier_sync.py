@@ -280,3 +280,17 @@ def test_a_repository_that_is_none_is_one_line(root: Path) -> None:
 
 def test_every_shipped_file_is_a_file_of_the_package() -> None:
     assert all((RUNTIME / name).is_file() for name in SHIPPED.values())
+
+
+def test_a_base_is_found_in_a_folder_of_mirrors_by_the_name_in_task_toml(
+    root: Path, tmp_path: Path
+) -> None:
+    mirrors = tmp_path / "mirrors"
+    (mirrors / "acme").mkdir(parents=True)
+    shutil.copytree(root / "up", mirrors / "acme" / "up")
+    assert "no repository" in one(root, repository=None, mirrors=str(mirrors)).note
+    toml = '[metadata.source]\nrepository_owner = "acme"\nrepository_name = "up"\n'
+    (root / "tasks" / TASK / "task.toml").write_text(toml)
+    synced = one(root, repository=None, mirrors=str(mirrors))
+    assert synced.note == ""
+    assert len(data(root)["hidden"]) == 3

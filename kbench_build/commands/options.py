@@ -21,6 +21,11 @@ FORMAT = click.option(
     show_default=True,
     help="How to write the result.",
 )
+UPSTREAM = click.option(
+    "--upstream",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder of upstream repositories or bundles (default: upstream.mirrors in kbench.toml).",
+)
 
 
 def check_tasks(tasks: Iterable[str], known: Iterable[str]) -> None:

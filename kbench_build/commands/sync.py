@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from kbench_build.commands.options import ROOT, check_tasks
+from kbench_build.commands.options import ROOT, UPSTREAM, check_tasks
 
 
 @click.command()
@@ -16,8 +16,15 @@ from kbench_build.commands.options import ROOT, check_tasks
     type=click.Path(exists=True, path_type=Path),
     help="A repository or bundle that holds the base commits (default: the generated bundles).",
 )
+@UPSTREAM
 @ROOT
-def sync(tasks: tuple[str, ...], check: bool, repository: Path | None, root: Path) -> None:
+def sync(
+    tasks: tuple[str, ...],
+    check: bool,
+    repository: Path | None,
+    upstream: Path | None,
+    root: Path,
+) -> None:
     """Renew the files that all tasks share, and what verify.json takes from upstream.
 
     TASKS are ids; without one, every task of the dataset.
@@ -25,9 +32,11 @@ def sync(tasks: tuple[str, ...], check: bool, repository: Path | None, root: Pat
     from kbench_build.rim.dataset import open_dataset  # noqa: PLC0415
     from kbench_build.steps.sync import sync as renew  # noqa: PLC0415
 
-    known = open_dataset(root).tasks
-    check_tasks(tasks, known)
-    done = renew(root, tasks or known, check=check, repository=repository)
+    dataset = open_dataset(root)
+    check_tasks(tasks, dataset.tasks)
+    mirrors = str(upstream.absolute()) if upstream else dataset.config.mirrors
+    chosen = tasks or dataset.tasks
+    done = renew(root, chosen, check=check, repository=repository, mirrors=mirrors)
     for result in done:
         for path in result.changed:
             click.echo(f"{'differs' if check else 'written'}  tasks/{result.task}/{path}")

@@ -7,20 +7,22 @@ is written. A task without `tests/verify.json` has its own verifier and is left 
 
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kbench_build import runtime
 from kbench_build.errors import KbenchError
-from kbench_build.model import Finding
-from kbench_build.rim.dataset import TASKS
+from kbench_build.model import Finding, Upstream
+from kbench_build.rim.dataset import TASKS, read_task_toml
 from kbench_build.rim.git import ObjectStore
 from kbench_build.rim.process import ProcessError
 from kbench_build.rim.store import STATE, write_whole
+from kbench_build.rim.upstream import Want, holders, objects_of
 from kbench_build.rules import verifier_data
 from kbench_build.rules.patches import parse_patch
+from kbench_build.rules.recipes import upstream_of
 from kbench_build.rules.shipped import SHIPPED
 
 _RAW = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev")
@@ -45,7 +47,7 @@ class Upstreams:
     def __init__(self, scratch: Path, sources: Iterable[Path]) -> None:
         """`sources` are git bundles, repositories or checkouts; nothing is written to them."""
         self.store = ObjectStore(scratch / "upstreams")
-        folders = [_objects(source) for source in sources if source.is_dir()]
+        folders = [objects_of(source) for source in sources if source.is_dir()]
         lines = "".join(f"{folder}\n" for folder in folders)
         borrowed = self.store.folder / "objects" / "info" / "alternates"
         borrowed.write_text(lines, encoding="utf-8")
@@ -84,33 +86,66 @@ class Upstreams:
         return sure | if_text & verifier_data.stored_as_text(listing)
 
 
-def _objects(repository: Path) -> Path:
-    """The folder of a repository's objects; a linked worktree's are those of its repository."""
-    from git import Repo  # noqa: PLC0415 - costs as much as a whole check of a small dataset
-    from git.exc import InvalidGitRepositoryError  # noqa: PLC0415
+@dataclass(frozen=True, kw_only=True)
+class Filled:
+    """verify.json's bytes as they should be, and what is wrong with the task's data."""
 
-    try:
-        with Repo(repository) as found:
-            return Path(found.common_dir).absolute() / "objects"
-    except InvalidGitRepositoryError as error:
-        raise KbenchError(f"{repository}: isn't a git repository or a bundle") from error
+    written: bytes
+    findings: tuple[Finding, ...]
+
+
+class AtHand:
+    """The upstream repositories at hand, each opened once."""
+
+    def __init__(
+        self, root: Path, scratch: Path, repositories: Sequence[Path] = (), mirrors: str = ""
+    ) -> None:
+        """`repositories` are bundles, repositories or checkouts (without one, generated bundles).
+
+        `mirrors` is a folder of upstream repositories; `scratch` is ours to write to.
+        """
+        generated = (root / STATE / "inputs").glob("*/*.bundle")
+        self._root, self._scratch, self._mirrors = root, scratch, mirrors
+        self._given = Upstreams(scratch / "given", tuple(repositories or sorted(generated)))
+        self._opened: dict[Path, Upstreams] = {}
+
+    def holding(self, task: str, base: object, source: Upstream) -> Upstreams | None:
+        """A repository that holds a task's base; `source` is the one that task.toml names."""
+        if not isinstance(base, str):
+            return None
+        if self._given.hold(base):
+            return self._given
+        want = Want(task=task, commit=base, upstream=source)
+        held = holders(self._root, [want], mirrors=self._mirrors)[task].source
+        if held is None:
+            return None
+        if held.path not in self._opened:
+            folder = self._scratch / f"mirror-{len(self._opened)}"
+            self._opened[held.path] = Upstreams(folder, [held.path])
+        return self._opened[held.path]
 
 
 def sync(
-    root: Path, tasks: Sequence[str], *, check: bool = False, repository: Path | None = None
+    root: Path,
+    tasks: Sequence[str],
+    *,
+    check: bool = False,
+    repository: Path | None = None,
+    mirrors: str = "",
 ) -> tuple[Synced, ...]:
     """Renew the tasks of the dataset at `root`.
 
     `repository` (a bundle, repository or checkout) holds their bases; without it the generated
-    bundles under `.kbench/inputs/` are asked. Raises `KbenchError` for files that can't be read.
+    bundles under `.kbench/inputs/` are asked, and then the folder `mirrors` of upstream
+    repositories. Raises `KbenchError` for files that can't be read.
     """
-    sources = [repository] if repository else sorted((root / STATE / "inputs").glob("*/*.bundle"))
+    repositories = (repository,) if repository else ()
     with tempfile.TemporaryDirectory(prefix="kbench-sync-") as scratch:
-        upstreams = Upstreams(Path(scratch), sources)
-        return tuple(_task(root, task, upstreams, check) for task in tasks)
+        at_hand = AtHand(root, Path(scratch), repositories, mirrors)
+        return tuple(_task(root, task, at_hand, check) for task in tasks)
 
 
-def _task(root: Path, task: str, upstreams: Upstreams, check: bool) -> Synced:
+def _task(root: Path, task: str, at_hand: AtHand, check: bool) -> Synced:
     folder = root / TASKS / task
     if not (folder / "tests" / "verify.json").is_file():
         return Synced(task=task, changed=(), findings=(), note="has its own verifier")
@@ -120,12 +155,16 @@ def _task(root: Path, task: str, upstreams: Upstreams, check: bool) -> Synced:
     data = verifier_data.with_quarantine(held, present)
     if data != held:
         wanted["tests/verify.json"] = verifier_data.written(data)
-    base = data.get("base_commit")
     note: str = ""
     found: tuple[Finding, ...] = ()
-    if isinstance(base, str) and upstreams.hold(base):
-        filled, found = _filled(folder, data, base, upstreams)
-        wanted["tests/verify.json"] = filled
+    base = data.get("base_commit")
+    upstreams = at_hand.holding(task, base, _source(root, task))
+    if upstreams:
+        hidden, fix = (
+            _read(folder / place) for place in ("tests/test.patch", "solution/fix.patch")
+        )
+        filled = fill(task, data, upstreams, hidden=hidden, fix=fix)
+        wanted["tests/verify.json"], found = filled.written, filled.findings
     else:
         note = f"no repository at hand holds the base commit {base}: hidden and protected files"
         note += " in tests/verify.json left as they are"
@@ -135,21 +174,37 @@ def _task(root: Path, task: str, upstreams: Upstreams, check: bool) -> Synced:
     return Synced(task=task, changed=changed, findings=found, note=note)
 
 
-def _filled(
-    folder: Path, data: dict[str, Any], base: str, upstreams: Upstreams
-) -> tuple[bytes, tuple[Finding, ...]]:
-    """verify.json's bytes as they should be, and what is wrong with the task's data."""
-    patch = _read(folder / "tests" / "test.patch")
-    changes = upstreams.changes(base, patch, folder.name)
+def _source(root: Path, task: str) -> Upstream:
+    """The repository that task.toml names; none where it can't be read, which validation says."""
+    try:
+        return upstream_of(read_task_toml(root, task))
+    except KbenchError:
+        return Upstream()
+
+
+def fill(
+    task: str, data: Mapping[str, Any], upstreams: Upstreams, *, hidden: bytes, fix: bytes
+) -> Filled:
+    """Fill in what verify.json takes from upstream; `hidden` and `fix` are the two patches.
+
+    Raises `KbenchError` for a hidden patch that doesn't apply.
+    """
+    base = data["base_commit"]
+    changes = upstreams.changes(base, hidden, task)
     tree = {p: entry for p, entry in upstreams.store.tree(base).items() if entry[0] != "040000"}
     crlf = upstreams.ends_in_crlf([*tree, *(change.path for change in changes)])
-    hidden = verifier_data.hidden_paths(changes, crlf)
-    files = verifier_data.protected_files(tree, data, hidden, crlf)
-    gold = parse_patch(_read(folder / "solution" / "fix.patch")).paths
+    paths = verifier_data.hidden_paths(changes, crlf)
+    files = verifier_data.protected_files(tree, data, paths, crlf)
     found = verifier_data.findings(
-        folder.name, data, hidden=parse_patch(patch), changes=changes, fix=gold, tree=tree
+        task,
+        data,
+        hidden=parse_patch(hidden),
+        changes=changes,
+        fix=parse_patch(fix).paths,
+        tree=tree,
     )
-    return verifier_data.written(verifier_data.filled_in(data, hidden, files)), found
+    written = verifier_data.written(verifier_data.filled_in(data, paths, files))
+    return Filled(written=written, findings=found)
 
 
 def _shipped(name: str) -> bytes:

@@ -23,15 +23,25 @@ _MODE_FIELDS = {
 NULL_DEVICE = "/dev/null"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hunk:
+    """Where a hunk stands: its head's line (from 1), and the line behind its last one."""
+
+    line: int
+    end: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class FilePatch:
     """What a patch says of one file. `old` is None for a new file, `new` for a deleted one.
 
     Modes and blob ids are as written: ids may be cut short, and any of them may be missing.
-    `removed` and `added` are the lines of all hunks, without the mark in front.
+    `removed` and `added` are the lines of all hunks, without the mark in front. The file's part of
+    the patch begins at `line` (from 1) and ends before `end`.
     """
 
     line: int
+    end: int
     old: str | None
     new: str | None
     old_mode: str | None = None
@@ -41,6 +51,8 @@ class FilePatch:
     binary: bool = False
     removed: tuple[bytes, ...] = field(default=(), repr=False)
     added: tuple[bytes, ...] = field(default=(), repr=False)
+    hunks: tuple[Hunk, ...] = field(default=(), repr=False)
+    copied: bool = False
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -119,7 +131,7 @@ class _Reader:
         self._body(found)
         if found.old is None and found.new is None:
             self.wrong("names no file that can be read", start)
-        return found.patch(start + 1)
+        return found.patch(start + 1, self.at + 1)
 
     def _plain_file(self) -> FilePatch:
         start = self.at
@@ -129,7 +141,7 @@ class _Reader:
         self._header_line(found)
         self.at += 1
         self._body(found)
-        return found.patch(start + 1)
+        return found.patch(start + 1, self.at + 1)
 
     def _header_line(self, found: "_Found") -> bool:
         """Take in one line between `diff --git` and the content; False when it is none of these."""
@@ -139,7 +151,7 @@ class _Reader:
         elif index := _INDEX.match(line):
             found.take_index(index)
         elif move := _MOVE.match(line):
-            found.take_move(move[2], move[3])
+            found.take_move(move[1], move[2], move[3])
         elif line.startswith(b"--- "):
             found.old = _named(line[4:], found.old)
         elif line.startswith(b"+++ "):
@@ -191,6 +203,7 @@ class _Reader:
             self.at += 1
         elif self.at == len(self.lines) and self.ends_open:
             self.wrong("the last line has no newline, so git calls the patch corrupt", self.at - 1)
+        found.hunks.append(Hunk(line=start + 1, end=self.at + 1))
 
     def _binary(self) -> None:
         start = self.at
@@ -221,6 +234,8 @@ class _Found:
     deleted: bool = False
     removed: list[bytes] = field(default_factory=list)
     added: list[bytes] = field(default_factory=list)
+    hunks: list[Hunk] = field(default_factory=list)
+    copied: bool = False
 
     def take_mode(self, what: str, mode: str) -> None:
         setattr(self, _MODE_FIELDS[what], mode)
@@ -232,15 +247,17 @@ class _Found:
         if index[3]:
             self.old_mode = self.new_mode = index[3].decode()
 
-    def take_move(self, end: bytes, path: bytes) -> None:
+    def take_move(self, what: bytes, end: bytes, path: bytes) -> None:
+        self.copied |= what == b"copy"
         if end == b"from":
             self.old = _unquoted(path)
         else:
             self.new = _unquoted(path)
 
-    def patch(self, line: int) -> FilePatch:
+    def patch(self, line: int, end: int) -> FilePatch:
         return FilePatch(
             line=line,
+            end=end,
             old=None if self.created else self.old,
             new=None if self.deleted else self.new,
             old_mode=self.old_mode,
@@ -250,6 +267,8 @@ class _Found:
             binary=self.binary,
             removed=tuple(self.removed),
             added=tuple(self.added),
+            hunks=tuple(self.hunks),
+            copied=self.copied,
         )
 
 

@@ -13,6 +13,7 @@ from kbench_build.commands.affected import affected
 from kbench_build.commands.clean import clean
 from kbench_build.commands.engine import engine
 from kbench_build.commands.init import init
+from kbench_build.commands.mine import mine
 from kbench_build.commands.sync import sync
 from kbench_build.commands.validate import validate
 from kbench_build.commands.verify import verify
@@ -28,7 +29,7 @@ def cli() -> None:
     """
 
 
-for command in (affected, clean, engine, init, sync, validate, verify):
+for command in (affected, clean, engine, init, mine, sync, validate, verify):
     cli.add_command(command)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from kbench_build.errors import KbenchError
 from kbench_build.model import ChangedFile, Commit
 from kbench_build.rim.git import ObjectStore, refs_of
-from kbench_build.rim.process import ProcessError
+from kbench_build.rim.process import ProcessError, run
 
 # Each value ends in a zero byte, and the first of a commit begins with a byte of its own.
 _START = b"\x01"
@@ -108,6 +108,13 @@ class History:
     def apply(self, tree: str, patches: Sequence[bytes]) -> str:
         """The tree that the patches make of a tree. Raises `ProcessError` where one doesn't fit."""
         return self._store.tree_after(tree, patches)
+
+
+def origin(clone: Path) -> str:
+    """The address of a clone's origin, empty where it has none."""
+    folder = _git_folder(clone)
+    command = ["git", "config", "--file", str(folder / "config"), "--get", "remote.origin.url"]
+    return run(command, timeout=60, accept=(0, 1)).stdout.decode("utf-8", "replace").strip()
 
 
 def _parse_log(fields: list[bytes]) -> Iterator[Commit]:

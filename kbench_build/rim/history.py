@@ -66,9 +66,38 @@ class History:
             raise KbenchError(f"the history can't be read: {_last_line(error)}") from error
         yield from _parse_log(output.split(b"\0"))
 
-    def has(self, commit: str) -> bool:
-        """Whether the clone holds a commit."""
-        return self._store.type_of(commit) == "commit"
+    def first_with(self, name: str, line: Sequence[Commit]) -> int:
+        """The place of the oldest commit of a line (newest first) that contains a commit or tag.
+
+        `name` is a commit's id, whole or shortened, a tag or a branch. Raises `KbenchError`.
+        """
+        commit = self._resolve(name)
+        if not line or not self._contains(line[0].id, commit):
+            raise KbenchError(f"{name}: isn't in the history of the branch")
+        newest, oldest = 0, len(line)
+        # What contains it lies in front, what doesn't behind: halve the rest between them.
+        while oldest - newest > 1:
+            middle = (newest + oldest) // 2
+            if self._contains(line[middle].id, commit):
+                newest = middle
+            else:
+                oldest = middle
+        return newest
+
+    def _contains(self, commit: str, ancestor: str) -> bool:
+        said = self._store.git("rev-list", "--max-count=1", ancestor, f"^{commit}", "--").stdout
+        return not said
+
+    def _resolve(self, name: str) -> str:
+        heads = ("", "refs/tags/", "refs/heads/", "refs/remotes/origin/")
+        found = next((self.refs[head + name] for head in heads if head + name in self.refs), name)
+        try:
+            said = self._store.git(
+                "rev-parse", "--verify", "--end-of-options", f"{found}^{{commit}}"
+            )
+        except ProcessError as error:
+            raise KbenchError(f"{name}: the clone has no such commit, tag or branch") from error
+        return said.stdout.decode().strip()
 
     def tree_of(self, commit: str) -> str:
         """The id of a commit's tree."""

@@ -54,7 +54,7 @@ def mine(
     """
     from kbench_build.rim.history import origin  # noqa: PLC0415 - only when asked for
     from kbench_build.rim.mine_config import load_mine_config  # noqa: PLC0415
-    from kbench_build.rules.origin import repository_of  # noqa: PLC0415
+    from kbench_build.rules.clone_origin import repository_of  # noqa: PLC0415
     from kbench_build.rules.path_kinds import Patterns  # noqa: PLC0415
     from kbench_build.steps import mine as step  # noqa: PLC0415
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbench_build import digest, runtime
+from kbench_build.errors import KbenchError
 from kbench_build.model import DATASET, Base, FileEntry, Finding, FolderEntry, Report, Suppression
 from kbench_build.rim import schemas
 from kbench_build.rim.config import Config
-from kbench_build.rim.dataset import TASKS, Dataset
+from kbench_build.rim.dataset import TASKS, Dataset, read_fix, read_task_toml
 from kbench_build.rim.tree import ignored, scan_tree
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kbench_build.rules.content import Around, Content
     from kbench_build.rules.on_base import OnBase
     from kbench_build.rules.parsing import Flaw
+    from kbench_build.rules.traits import Traits
 
 STEP = "validate"
 TEST_PATCH = "tests/test.patch"
@@ -40,6 +42,7 @@ SOURCES = (
     "rim/schemas.py",
     "rim/task_files.py",
     "rim/upstream.py",
+    "rules/added_tests.py",
     "rules/base_inputs.py",
     "rules/build_context.py",
     "rules/catalogue.py",
@@ -47,22 +50,29 @@ SOURCES = (
     "rules/dataset_checks.py",
     "rules/dockerfile.py",
     "rules/documents.py",
+    "rules/duplicates.py",
     "rules/expected.py",
+    "rules/expected_ids.py",
     "rules/expected_tests.py",
+    "rules/expected_worth.py",
     "rules/findings.py",
+    "rules/hidden_tests.py",
     "rules/layout.py",
     "rules/manifest.py",
     "rules/names.py",
-    "rules/origin.py",
     "rules/on_base.py",
+    "rules/origin.py",
     "rules/parsing.py",
     "rules/patch_checks.py",
     "rules/patches.py",
     "rules/quarantine.py",
     "rules/recipes.py",
+    "rules/renames.py",
     "rules/shipped.py",
     "rules/statement.py",
     "rules/task_toml.py",
+    "rules/test_commands.py",
+    "rules/traits.py",
     "rules/verifier.py",
     "steps/validate.py",
 )
@@ -94,10 +104,14 @@ def inputs(*, tree: str, surroundings: str, holder: str = "") -> str:
 
 
 def dataset_inputs(
-    *, tasks: Iterable[str], folders: Mapping[str, str], manifest: str, surroundings: str
+    *, traits: Mapping[str, str], folders: Mapping[str, str], manifest: str, surroundings: str
 ) -> str:
-    """Digest of all that `validate_dataset` reads; `folders` are digests, by base repository."""
-    return digest.of_json([sorted(tasks), dict(folders), manifest, surroundings])
+    """Digest of all that `validate_dataset` reads; `folders` are digests, by base repository.
+
+    `traits` go by task (see `rules.traits`).
+    """
+    told = digest.of_text("\n".join(f"{task} {text}" for task, text in sorted(traits.items())))
+    return digest.of_json([told, dict(folders), manifest, surroundings])
 
 
 def _answered(config: Config) -> list[list[str]]:
@@ -111,6 +125,7 @@ def validate(
     bases: tuple[Base, ...],
     inputs: str = "",
     holder: Holder | None = None,
+    traits: Mapping[str, str] | None = None,
 ) -> Report:
     """Check a task, or with the subject `DATASET` what belongs to no single one."""
     if subject != DATASET:
@@ -128,6 +143,7 @@ def validate(
         manifest=dataset.manifest,
         config=dataset.config,
         inputs=inputs,
+        traits=traits,
     )
 
 
@@ -318,11 +334,21 @@ def shipped() -> Mapping[str, bytes]:
 
 
 def validate_dataset(
-    root: Path, *, tasks: tuple[str, ...], manifest: str, config: Config, inputs: str
+    root: Path,
+    *,
+    tasks: tuple[str, ...],
+    manifest: str,
+    config: Config,
+    inputs: str,
+    traits: Mapping[str, str] | None = None,
 ) -> Report:
-    """Check what belongs to no single task: manifest, bases, ids, what lies beside the tasks."""
+    """Check what belongs to no single task: manifest, bases, ids, what lies beside the tasks.
+
+    `traits` tell the tasks apart; where they aren't given, they are read from the tasks.
+    """
     from kbench_build.rules.dataset_checks import Whole, check_dataset  # noqa: PLC0415
     from kbench_build.rules.manifest import parse_manifest  # noqa: PLC0415
+    from kbench_build.rules.traits import from_text  # noqa: PLC0415
 
     began = time.monotonic()
     bases, wrong = parse_manifest(manifest)
@@ -338,6 +364,9 @@ def validate_dataset(
         inputs={repo: items for repo, (items, _) in made.items()},
         suppress=config.suppress,
         rules=rule_ids(),
+        traits={task: from_text(text) for task, text in traits.items()}
+        if traits is not None
+        else {task: _traits(root, task) for task in tasks},
     )
     found = [*wrong, *(f for _, findings in made.values() for f in findings)]
     about = {"tasks": len(tasks), "bases": len(bases)}
@@ -349,6 +378,16 @@ def validate_dataset(
         suppressions=config.suppress,
         about=about,
     )
+
+
+def _traits(root: Path, task: str) -> Traits:
+    from kbench_build.rules.traits import traits_of  # noqa: PLC0415
+
+    try:
+        document = read_task_toml(root, task)
+    except KbenchError:
+        document = {}
+    return traits_of(document, read_fix(root, task))
 
 
 def rule_ids() -> frozenset[str]:

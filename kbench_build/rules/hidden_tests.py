@@ -1,0 +1,87 @@
+"""Checks of the tests in the hidden patch: are they run, and does anything depend on them?
+
+Promises: silent wherever names or the command leave a doubt. The results that
+`expected_tests.json` records are evidence that a class is run, whatever the command looks like.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from kbench_build.rules.added_tests import added_tests
+from kbench_build.rules.content import TEST, TEST_PATCH, Content
+from kbench_build.rules.expected_tests import Expected
+from kbench_build.rules.findings import Check, Spot
+from kbench_build.rules.test_commands import (
+    TestCommand,
+    can_not_reach,
+    commands,
+    commands_in_script,
+)
+
+
+def _nobody_expects(task: Content) -> Iterator[Spot]:
+    if task.expected is None or task.test is None:
+        return
+    patched = task.expected.before.get("test_patch_result", {})
+    known = "\n".join(i for ids in (*task.expected.sets.values(), *patched.values()) for i in ids)
+    for test in added_tests(task.test):
+        if not any(_names_a_test(form, known) for form in _forms_of(test.name)):
+            message = f"adds the test {test.name!r} to {test.path}, which no list holds"
+            yield Spot(file=TEST_PATCH, where=f"line {test.line}", message=message)
+
+
+def _forms_of(name: str) -> Iterator[str]:
+    # Runners may show underscores as spaces, and spaces as underscores.
+    yield from dict.fromkeys((name, name.replace("_", " "), re.sub(r"\W", "_", name)))
+
+
+def _names_a_test(name: str, known: str) -> bool:
+    return name in known and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", known) is not None
+
+
+def _never_run(task: Content) -> Iterator[Spot]:
+    calls = _commands(task) if task.expected and task.test else None
+    if not calls or not task.expected or not task.test:
+        return
+    known: str | None = None
+    for file in task.test.files:
+        reason = can_not_reach(calls, file.new or "")
+        if reason:
+            known = _all_ids(task.expected) if known is None else known
+            stem = PurePosixPath(file.new or "").name.partition(".")[0]
+            if not _names_a_test(stem, known):
+                message = f"changes {file.new!r}, but {reason}"
+                yield Spot(file=TEST_PATCH, where=f"line {file.line}", message=message)
+
+
+def _all_ids(found: Expected) -> str:
+    results = (ids for statuses in found.before.values() for ids in statuses.values())
+    return "\n".join(i for ids in (*found.sets.values(), *results) for i in ids)
+
+
+def _commands(task: Content) -> tuple[TestCommand, ...] | None:
+    """The builds that run the tests, None where they can't be told."""
+    if task.form != "shipped":
+        return commands_in_script(task.data.get(TEST, b""))
+    command = (task.verify or {}).get("command")
+    is_list = isinstance(command, list) and all(isinstance(word, str) for word in command)
+    return commands([command]) if is_list and command else None
+
+
+CHECKS: tuple[Check[Content], ...] = (
+    Check(
+        id="expected/nobody-expects",
+        severity="warning",
+        why="A hidden test that decides nothing is a test that was lost: it may not run, or fail.",
+        mend="Run the gold patch and add the test to the list of its status before the fix.",
+        find=_nobody_expects,
+    ),
+    Check(
+        id="expected/never-run",
+        severity="warning",
+        why="A hidden test that the command doesn't run guards nothing.",
+        mend="Run its task too, or leave the file out of the hidden patch.",
+        find=_never_run,
+    ),
+)

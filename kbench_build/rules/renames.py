@@ -1,0 +1,81 @@
+"""Tests under a new name: ids of expected tests that are ones of before the fix, renamed.
+
+Promises: only what the names themselves show: another container in the same class, the parentheses
+that another runner puts behind a name, a class that moved to another package with all its tests.
+The test of the old name must be gone. Linear in the number of ids.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Set
+
+from kbench_build.rules.expected_tests import Expected
+
+# What runners put between the containers of a test and its own name.
+_SEPARATORS = (" -- ", " > ", " \u203a ")
+_MOST_DOTS = 20
+
+
+def renamed(found: Expected) -> Mapping[str, str]:
+    """New id → the id of the same test that passed on the untouched base."""
+    before = found.before.get("run_result")
+    if before is None:
+        return {}
+    new = found.sets["f2p_tests"] | found.sets["n2p_tests"]
+    new -= before["passed_tests"] | before["failed_tests"] | before["skipped_tests"]
+    gone = before["passed_tests"] - _after(found)
+    if not new or not gone:
+        return {}
+    return _moved(new, gone) | dict(_regrouped(new, gone))
+
+
+def _after(found: Expected) -> Set[str]:
+    """Every id that is known once the hidden tests are there."""
+    patched = found.before.get("test_patch_result", {})
+    return frozenset().union(*found.sets.values(), *patched.values())
+
+
+def _regrouped(new: Iterable[str], gone: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Pairs that differ in the containers inside their class alone."""
+    bare = {old.removesuffix("()"): old for old in gone}
+    within = {form: old for old in gone for form in _without_containers(old)}
+    for test in new:
+        plain = test.removesuffix("()")
+        forms = (form for form in _without_containers(test) if form in bare)
+        old = bare.get(plain) or next((bare[form] for form in forms), None) or within.get(plain)
+        if old is not None:
+            yield test, old
+
+
+def _without_containers(test: str) -> Iterator[str]:
+    """What the id would be in its class alone; the likeliest first, none without containers.
+
+    Where the class ends can't be told, since a container's name may hold dots too.
+    """
+    plain = test.removesuffix("()")
+    for separator in _SEPARATORS:
+        head, found, _ = plain.partition(separator)
+        if found:
+            leaf = plain.rpartition(separator)[2]
+            parts = head.split(".")[:_MOST_DOTS]
+            for end in range(len(parts) - 1, 0, -1):
+                yield f"{'.'.join(parts[:end])}.{leaf}"
+
+
+def _moved(new: Iterable[str], gone: Iterable[str]) -> dict[str, str]:
+    """Pairs of tests whose class has another package, and all its tests with it."""
+    old_classes, new_classes = _by_class(gone), _by_class(new)
+    simple = {name.rpartition(".")[2]: name for name in old_classes}
+    pairs: dict[str, str] = {}
+    for name, leaves in new_classes.items():
+        old = simple.get(name.rpartition(".")[2])
+        if old is not None and old != name and leaves <= old_classes[old]:
+            pairs |= {f"{name}.{leaf}": f"{old}.{leaf}" for leaf in leaves}
+    return pairs
+
+
+def _by_class(tests: Iterable[str]) -> Mapping[str, set[str]]:
+    classes: dict[str, set[str]] = defaultdict(set)
+    for test in tests:
+        name, _, leaf = test.rpartition(".")
+        classes[name].add(leaf)
+    return classes

@@ -45,15 +45,26 @@ _WAITS = {
     "selfcheck": ["build_images"],
     "release": ["validate", "seal", "selfcheck"],
     "verify": [],
+    "drift": [],
 }
 _PATIENCE_SEC = 30.0
 _BUILDS = ("build_bases", "build_images")
+# Steps that are one task of doit's, and those whose findings are told when all is well, too.
+_WHOLE = ("release", "drift")
+_TELLING = ("drift",)
 _REBUILD = {
     "name": "rebuild",
     "long": "rebuild",
     "type": bool,
     "default": False,
     "help": "build again without the engine's cache, up to date or not",
+}
+_DEEP = {
+    "name": "deep",
+    "long": "deep",
+    "type": bool,
+    "default": False,
+    "help": "make the generated inputs again",
 }
 _RUNS = {
     "name": "runs",
@@ -92,6 +103,7 @@ class Graph:
         self._lock = contextlib.ExitStack()
         self._forced: set[str] = set()
         self._room_checked = False
+        self._deep = False
         self._state.mkdir(exist_ok=True)
         self._catch_up()
 
@@ -99,6 +111,7 @@ class Graph:
         """doit's configuration, for `DOIT_CONFIG`."""
         members = {
             "summary": staticmethod(self._summary),
+            "details": staticmethod(self._shown),
             "begin": staticmethod(self._begin),
             "end": staticmethod(self._end),
         }
@@ -156,6 +169,13 @@ class Graph:
     def task_verify(self) -> Iterator[Definition]:
         """Check the releases in dist/ against themselves."""
         return self._each("verify", lambda _: [])
+
+    @task_params([_DEEP])
+    def task_drift(self, deep: bool) -> Definition:
+        """Say what a rebuild would change. --deep: make the generated inputs again, and compare."""
+        self._deep = deep
+        # It is about this moment, so what an earlier run said doesn't count.
+        return {**self._one("drift", DATASET, []), "uptodate": [False]}
 
     @cached_property
     def _reached(self) -> frozenset[str] | None:
@@ -235,7 +255,7 @@ class Graph:
 
     def _act(self, step: str, subject: str) -> Definition | TaskError | TaskFailed:
         try:
-            report = self.plan.run(step, subject)
+            report = self._drift() if step == "drift" else self.plan.run(step, subject)
         except KbenchError as error:
             return TaskError(str(error))
         if not report.ok:
@@ -243,6 +263,13 @@ class Graph:
         with self._journal.open("a", encoding="utf-8", errors="surrogateescape") as journal:
             journal.write(f"{_task_name(step, subject)}\n")
         return {"inputs": report.inputs}
+
+    def _drift(self) -> Report:
+        from kbench_build.upkeep import report_drift  # noqa: PLC0415 - only when asked for
+
+        report = report_drift(self.plan, deep=self._deep)
+        self.plan.store.write(report)
+        return report
 
     def _clean(self, step: str, subject: str, dryrun: bool) -> None:
         """Remove the report, and the image where the step made one; never a release."""
@@ -254,6 +281,11 @@ class Graph:
     def _summary(self, step: str, subject: str) -> str:
         head = self.plan.store.head(step, subject or DATASET)
         return head.summary if head else ""
+
+    def _shown(self, step: str, subject: str) -> Iterable[str]:
+        """The lines that a step which ended well has to show beside its summary."""
+        report = self.plan.store.read(step, subject or DATASET) if step in _TELLING else None
+        return report.data["details"] if report else ()
 
     def _begin(self) -> None:
         """Before the first task: hold the dataset, and end in an orderly way on a signal."""
@@ -319,7 +351,7 @@ class _Holds:
 
 
 def _task_name(step: str, subject: str) -> str:
-    return step if step == "release" else f"{step}:{subject}"
+    return step if step in _WHOLE else f"{step}:{subject}"
 
 
 def _details(report: Report) -> Iterable[str]:

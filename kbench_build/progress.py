@@ -6,12 +6,13 @@ plain lines are written. `NO_COLOR` is honoured. Up-to-date subtasks are counted
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
 FAILED, UNUSABLE = 1, 2  # exit codes
 
 Summary = Callable[[str, str], str]
+Details = Callable[[str, str], Iterable[str]]
 
 
 class Progress:
@@ -20,6 +21,7 @@ class Progress:
     desc = "one line a subtask, and a bar on a terminal"
     # doit makes the instance itself; the graph's door sets these on a subclass.
     summary: Summary
+    details: Details
     begin: Callable[[], None]
     end: Callable[[], None]
 
@@ -54,6 +56,8 @@ class Progress:
         if task.actions:
             self._counts["done"] += 1
             self._line("ok", task, self.summary(*_split(task.name)))
+            for line in self.details(*_split(task.name)):
+                self._show().detail(line)
 
     def add_failure(self, task: Any, fail: Any) -> None:
         """A task failed, couldn't run, or waited for one that failed."""

@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 _WITH_VALUE = frozenset({"-n", "--process", "-P", "--parallel-type", "-v", "--verbosity", "--runs"})
 _ALONE = re.compile(
-    r"-[acs]|-[nv]\d+|--(?:always-execute|continue|single|rebuild)"
+    r"-[acs]|-[nv]\d+|--(?:always-execute|continue|single|rebuild|deep)"
     r"|--(?:process|parallel-type|verbosity|runs)=\w+"
 )
 

@@ -1,19 +1,29 @@
-"""What upkeep asks of a plan: whether due builds have room on the engine's disk.
+"""What upkeep asks of a plan: whether due builds have room, and what a rebuild would change.
 
 Beside the plan, so that a run with nothing to do loads none of it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
 
 from kbench_build.errors import KbenchError
+from kbench_build.model import Report
 from kbench_build.plan import Plan
 from kbench_build.rim.dataset import TASKS
 from kbench_build.rim.disk import free_bytes
+from kbench_build.rim.releases import DIST, LOCK, locks_in
 from kbench_build.rim.tree import files_of
-from kbench_build.rules.images import Recipe, is_held
+from kbench_build.rules.dockerfile import images, parse_dockerfile
+from kbench_build.rules.drift import FLOATING, Floating, Input
+from kbench_build.rules.images import SCRATCH, Recipe, is_held, normal_reference
+from kbench_build.rules.lock import Lock, parse_lock
+from kbench_build.rules.records import FormatError
 from kbench_build.rules.room import GIGABYTE, Due, Kind, needed, shortage
-from kbench_build.steps.base_inputs import place
+from kbench_build.rules.versions import Version, VersionError, parse_version
+from kbench_build.steps import drift
+from kbench_build.steps.base_inputs import make_again, place
 
 _STEPS: Mapping[Kind, str] = {"base": "build_bases", "task": "build_images"}
 
@@ -96,3 +106,87 @@ def _base_context(plan: Plan, recipe: Recipe) -> Iterator[int]:
 def _task_context(plan: Plan, task: str) -> Iterator[int]:
     files = files_of(plan.survey.listings[f"{TASKS}/{task}"])
     return (f.size for f in files if f.path.startswith("environment/"))
+
+
+def report_drift(plan: Plan, *, deep: bool) -> Report:
+    """What a rebuild would change, as a report; `deep` makes the generated inputs again."""
+    known = drift.Known(
+        images=[*_built(plan)],
+        outside=_outside(plan),
+        inputs=[_input(plan, name) for name in plan.base_inputs],
+        floating=[*_floating(plan)],
+        released=_released(plan),
+    )
+    again = partial(make_again, plan.root) if deep else None
+    return drift.drift(known, plan.engine, again=again)
+
+
+def _built(plan: Plan) -> Iterator[tuple[Recipe, Report | None]]:
+    for recipe in plan.recipes.values():
+        yield recipe, plan.store.read(_STEPS["base"], recipe.subject)
+    for task in plan.steps[_STEPS["task"]].subjects():
+        yield plan.recipe(task), plan.store.read(_STEPS["task"], task)
+
+
+def _outside(plan: Plan) -> Mapping[str, Sequence[str]]:
+    """The images that aren't the dataset's own, and the bases and tasks that stand on each."""
+    found: dict[str, list[str]] = {}
+    ours = f"{plan.config.namespace}/"
+    for subject, below in _froms(plan):
+        for image in map(normal_reference, below):
+            if not image.startswith(ours) and image != normal_reference(SCRATCH):
+                found.setdefault(image, []).append(subject)
+    return {image: found[image] for image in sorted(found)}
+
+
+def _froms(plan: Plan) -> Iterator[tuple[str, Sequence[str]]]:
+    for base in plan.survey.bases:
+        yield base.name, images(parse_dockerfile(_text(plan.root / base.dockerfile)))
+    for task in plan.steps[_STEPS["task"]].subjects():
+        yield task, plan.survey.tasks[task].froms
+
+
+def _text(path: Path) -> str:
+    """A Dockerfile's text, empty where it can't be read: validation says so."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _input(plan: Plan, name: str) -> Input:
+    item = plan.base_inputs[name]
+    head = plan.store.head("base_inputs", name)
+    built = head if head and head.ok else None
+    return Input(
+        item=item,
+        bases=tuple(base.name for base in plan.survey.bases if item in plan.serving(base)),
+        sources=plan.steps["base_inputs"].inputs(name),
+        built_from=built.inputs if built else "",
+        made=built.made if built else "",
+    )
+
+
+def _floating(plan: Plan) -> Iterator[Floating]:
+    """What the checks of recipes say of sources that move; who answers for one changes nothing."""
+    step = plan.steps["validate"]
+    for subject in step.subjects():
+        held = plan.holds("validate", subject)
+        report = (plan.store.read("validate", subject) if held else None) or step.run(subject)
+        for value in (*report.data.get("findings", ()), *report.data.get("suppressed", ())):
+            if value["rule"] in FLOATING:
+                yield Floating(file=value["file"], where=value["where"], message=value["message"])
+
+
+def _released(plan: Plan) -> Lock | None:
+    """The lock of the dataset's newest release in `dist/`. Raises `KbenchError` for a bad one."""
+    locks: dict[Version, Lock] = {}
+    for folder, data in locks_in(plan.root / DIST).items():
+        try:
+            lock = parse_lock(data)
+            if lock.name == plan.config.name:
+                locks[parse_version(lock.version)] = lock
+        except (FormatError, VersionError) as error:
+            raise KbenchError(f"{folder / LOCK}: {error}") from error
+    proper = [version for version in locks if not version.pre]
+    return locks[max(proper or locks)] if locks else None

@@ -78,13 +78,18 @@ def normal_reference(image: str) -> str:
     return short if ":" in last or "@" in last else f"{short}:latest"
 
 
-def identity(image: str, local: str, digests: Iterable[str]) -> str:
-    """What an image from outside is known by: a registry's digest, else its id in the engine.
+def is_pinned(image: str) -> bool:
+    """Whether a reference names a digest, so that no registry can move it."""
+    return "@" in image
 
-    `digests` are all that the engine has for it (`name@sha256:…`). Reports and locks keep this.
+
+def registry_digest(image: str, digests: Iterable[str]) -> str:
+    """The digest that the image's own registry knows it by, empty where the engine has none.
+
+    `digests` are all that the engine has for it, of any name (`name@sha256:…`).
     """
     found = {_repository(of): of.partition("@")[2] for of in digests}
-    return found.get(_repository(image), local)
+    return found.get(_repository(image), "")
 
 
 def _repository(image: str) -> str:

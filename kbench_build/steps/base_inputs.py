@@ -7,6 +7,8 @@ never put there. The command runs on this machine: it is the dataset's own scrip
 import os
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from blake3 import blake3
@@ -48,11 +50,32 @@ def make_input(root: Path, item: BaseInput, *, inputs: str) -> Report:
     )
 
 
+def make_again(root: Path, item: BaseInput) -> str:
+    """Run the command and throw away what it makes; returns its identity (see `make_input`).
+
+    Raises `KbenchError` where the command fails.
+    """
+    with _making(root, item) as output:
+        return _identity(output, item)
+
+
 def _made(root: Path, item: BaseInput, target: Path) -> str:
     """Run the command; returns the identity of what it made, which is in place if it is right."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".making-") as folder:
-        output = Path(folder).resolve() / Path(item.file).name
+    with _making(root, item) as output:
+        identity = _identity(output, item)
+        if item.pin_kind == "unpinned" or identity == item.pin:
+            output.chmod(0o644)
+            output.replace(target)
+    return identity
+
+
+@contextmanager
+def _making(root: Path, item: BaseInput) -> Iterator[Path]:
+    """The file that the command makes, for as long as it is looked at or put in place."""
+    folder = place(root, item).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as scratch:
+        output = Path(scratch).resolve() / Path(item.file).name
         process.run(
             item.command,
             cwd=root / "bases" / item.repo,
@@ -61,11 +84,7 @@ def _made(root: Path, item: BaseInput, target: Path) -> str:
         )
         if not output.is_file():
             raise _wrong(item, f"its command ended well but left no file at ${OUTPUT}")
-        identity = _identity(output, item)
-        if item.pin_kind == "unpinned" or identity == item.pin:
-            output.chmod(0o644)
-            output.replace(target)
-    return identity
+        yield output
 
 
 def _found(path: Path, item: BaseInput) -> str | None:

@@ -26,9 +26,9 @@ from kbench_build.rules.images import (
     LABEL_SUBJECT,
     SCRATCH,
     Recipe,
-    identity,
     is_held,
     normal_reference,
+    registry_digest,
 )
 from kbench_build.rules.limits import limits
 
@@ -158,7 +158,9 @@ def _stood_on(
     foreign = [n for n in names if n in held and n not in wish.recipe.stands_on]
     data: dict[str, Any] = {
         "engine": engine.about().name,
-        "froms": {n: identity(n, held[n].id, held[n].digests) for n in foreign},
+        "froms": {
+            n: {"id": held[n].id, "digest": registry_digest(n, held[n].digests)} for n in foreign
+        },
     }
     last = next((stage.image for stage in reversed(stages(instructions))), None)
     below = 0 if last == SCRATCH else _size(held, last)

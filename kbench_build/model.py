@@ -310,3 +310,53 @@ class StoredImage:
     created: float
     layers: tuple[Layer, ...]
     in_use: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class GitTrace:
+    """Something of git among an image layer's files.
+
+    `repository`: a folder or file called `.git`, or a bare repository. `objects`: loose objects, or
+    a pack with its index, whose `ids` are known. `pack`, `bundle`: such a file alone.
+    """
+
+    place: str
+    kind: Literal["repository", "objects", "pack", "bundle"]
+    ids: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """How many things weren't read for one reason, and where some of them are."""
+
+    count: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerHit:
+    """A file of a layer, and the numbers of the texts that it holds.
+
+    A file inside an archive is `archive!file`.
+    """
+
+    place: str
+    numbers: frozenset[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerFound:
+    """What was found in one image layer, by its diff id.
+
+    `files` and `size` (bytes) count what stands in the layer itself, `members` and `unpacked` what
+    its archives hold. `left_out` says by reason what wasn't read.
+    """
+
+    layer: str
+    files: int
+    size: int
+    members: int
+    unpacked: int
+    hits: tuple[LayerHit, ...] = ()
+    git: tuple[GitTrace, ...] = ()
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)

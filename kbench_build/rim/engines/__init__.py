@@ -98,6 +98,12 @@ class ContainerEngine(Protocol):
     def workdir(self, image: str) -> str:
         """The folder in which an image's commands run."""
 
+    def layers(self, image: str) -> Sequence[str]:
+        """The diff ids of an image's layers, the lowest first. A missing image has none."""
+
+    def save(self, images: Sequence[str]) -> Iterator[bytes]:
+        """Images as one archive (`docker save`): every layer once, also what others hide."""
+
     def sweep(self) -> int:
         """Remove the containers that killed runs of ours left; returns how many."""
 

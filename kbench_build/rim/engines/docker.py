@@ -103,6 +103,21 @@ class DockerEngine:
         """The folder in which an image's commands run."""
         return str(self._api.client.inspect_image(image)["Config"].get("WorkingDir") or "/")
 
+    def layers(self, image: str) -> Sequence[str]:
+        """The diff ids of an image's layers, the lowest first. A missing image has none."""
+        import docker.errors  # noqa: PLC0415 - loaded already, by the connection
+
+        try:
+            described = self._api.client.inspect_image(image)
+        except docker.errors.ImageNotFound:
+            return ()
+        return tuple(described["RootFS"].get("Layers") or ())
+
+    def save(self, images: Sequence[str]) -> Iterator[bytes]:
+        """Images as one archive: every layer once, also what others hide."""
+        with self._api.saved(images) as chunks:
+            yield from chunks
+
     def sweep(self) -> int:
         """Remove the containers that killed runs of ours on this machine left."""
         return _sweep(self._connected)

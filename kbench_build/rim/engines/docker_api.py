@@ -6,7 +6,7 @@ this module only when a container or a build is needed.
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -22,6 +22,7 @@ from kbench_build.rim.engines.address import no_answer
 
 # Requests that answer at once on a healthy engine; a slow disk may need a while to remove an image.
 QUICK_SEC = 120
+SAVE_SEC = 3600
 _CHUNK = 1 << 18
 _GO_FOLDER = 1 << 31
 
@@ -77,6 +78,24 @@ class DockerApi:
                 is_folder=bool(int(stat.get("mode", 0)) & _GO_FOLDER),
                 chunks=response.iter_content(_CHUNK),
             )
+
+
+    @contextmanager
+    def saved(self, images: Sequence[str]) -> Iterator[Iterator[bytes]]:
+        """Images as the archive that `docker save` writes.
+
+        An engine gathers all layers before it sends the first byte.
+        """
+        response = self.client.get(
+            self.url("/images/get"),
+            params={"names": list(images)},
+            headers={"Accept-Encoding": "identity"},
+            stream=True,
+            timeout=SAVE_SEC,
+        )
+        with response:
+            raise_for_status(response)
+            yield response.iter_content(_CHUNK)
 
 
 def raise_for_status(response: Any) -> None:

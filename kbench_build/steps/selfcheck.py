@@ -9,7 +9,7 @@ Another task's own `test.sh` runs where its solution ran, as Harbor does it, and
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -26,9 +26,10 @@ from kbench_build.rules.findings import suppress, to_json
 from kbench_build.rules.grading import Conclusion, conclude, instability, kinds_of
 from kbench_build.rules.limits import Limits, limits
 from kbench_build.rules.outcomes import REPORT, Verdict, solution_verdict, verdict
+from kbench_build.rules.probing import Tried
 from kbench_build.rules.quarantine import quarantined
 from kbench_build.rules.runs import KINDS, Kind, Run, Unstable
-from kbench_build.rules.statuses import shorten
+from kbench_build.rules.statuses import NONE, shorten
 from kbench_build.rules.variation import PLAIN, Allowed, Variation
 
 STEP = "selfcheck"
@@ -37,6 +38,7 @@ EXIT_CODE = "/logs/agent/exit-code.txt"
 SCRIPTS = "/kbench/run_scripts.sh"
 _LOOK = "/kbench/what_can_vary.sh"
 _LOOK_SEC = 60.0
+_FAILED = "the solution ended with exit code"
 
 
 def covers(data: Mapping[str, Any], runs: int) -> bool:
@@ -109,6 +111,7 @@ class _Check:
     tests: Upload
     kinds: Mapping[str, str]
     quarantined: frozenset[str]
+    limit_sec: float | None = None
 
     @property
     def solution_network(self) -> str:
@@ -126,6 +129,19 @@ class _Check:
         """The variables that the task gives to its test command."""
         data: Mapping[str, str] = self.verify.get("environment") or {}
         return data if self.shipped else self.limits.verifier.environment
+
+    @property
+    def verifier_sec(self) -> float:
+        """The verifier's time limit. The shipped one applies a narrower one itself."""
+        own = self.limits.verifier.timeout_sec
+        return own if self.shipped or self.limit_sec is None else min(own, self.limit_sec)
+
+    def data(self, varied: Variation) -> Mapping[str, Any]:
+        """The verifier's data for a run."""
+        data = variation.varied_data(self.verify, varied)
+        if self.limit_sec is None or data.get("timeout_sec", 0.0) <= self.limit_sec:
+            return data
+        return {**data, "timeout_sec": self.limit_sec}
 
     def job(self, name: str, command: tuple[str, ...], **more: Any) -> Job:
         """A job in the task's image, with its limits."""
@@ -150,6 +166,11 @@ class _Graded:
     report: bytes
     seconds: float
     notes: tuple[str, ...] = ()
+
+    @property
+    def solution_failed(self) -> bool:
+        """Whether a solution that shared the verifier's container ended badly."""
+        return any(note.startswith(_FAILED) for note in self.notes)
 
     @property
     def busy(self) -> float:
@@ -192,6 +213,36 @@ def _json(root: Path, path: Path) -> Any:
         return {}
     except (OSError, ValueError) as error:
         raise KbenchError(f"{path.relative_to(root)}: can't be read: {error}") from error
+
+
+class Grader:
+    """Grades a task with another patch in the place of the gold one."""
+
+    def __init__(
+        self, root: Path, task: str, *, engine: Engine, image: str, limit_sec: float | None = None
+    ) -> None:
+        """`limit_sec` is the most that the test command may take, where that is less."""
+        self._check = replace(_open(root, task, engine, image), limit_sec=limit_sec)
+
+    def __call__(self, patch: bytes | None) -> Tried:
+        """What comes of a patch; None: of no solution at all."""
+        check = self._check if patch is None else _with_patch(self._check, patch)
+        graded = _graded(check, "nop" if patch is None else "oracle", 1, PLAIN)
+        found = graded.run.verdict
+        counted = (test for test in check.kinds if test not in check.quarantined)
+        ends = {test: found.tests.get(test, NONE) for test in counted}
+        return Tried(
+            verdict=found,
+            applied=found.outcome != "agent-error" and not graded.solution_failed,
+            not_passed={test: end for test, end in ends.items() if end != "passed"},
+            seconds=graded.seconds,
+        )
+
+
+def _with_patch(check: _Check, patch: bytes) -> _Check:
+    other = Upload(into="", archive=tars.pack({"fix.patch": patch}))
+    both = tars.merge([Upload(into="", archive=check.solution.archive), other])
+    return replace(check, solution=Upload(into=check.solution.into, archive=both))
 
 
 def _variations(check: _Check, runs: int) -> tuple[Variation, ...]:
@@ -261,7 +312,7 @@ def _verifier_job(check: _Check, kind: Kind, varied: Variation, more: tuple[Uplo
     return check.job(
         f"{kind}/verifier",
         ("bash", "/tests/test.sh"),
-        timeout_sec=check.limits.verifier.timeout_sec * (variation.SLOWER if varied.loaded else 1),
+        timeout_sec=check.verifier_sec * (variation.SLOWER if varied.loaded else 1),
         network=check.limits.verifier.network,
         environment=check.limits.verifier.environment,
         uploads=(check.tests, _log_folders(), *more, *_data_upload(check, varied)),
@@ -272,9 +323,10 @@ def _verifier_job(check: _Check, kind: Kind, varied: Variation, more: tuple[Uplo
 
 def _data_upload(check: _Check, varied: Variation) -> Iterator[Upload]:
     """The verifier's data for a run that varies something, in place of the task's own."""
-    if varied != PLAIN:
-        data = json.dumps(variation.varied_data(check.verify, varied)).encode("ascii")
-        yield Upload(into="/tests", archive=tars.pack({"verify.json": data}))
+    data = check.data(varied)
+    if data != check.verify:
+        content = json.dumps(data).encode("ascii")
+        yield Upload(into="/tests", archive=tars.pack({"verify.json": content}))
         yield _shipped(variation.LOADED)
 
 
@@ -292,7 +344,7 @@ def _shared(check: _Check, kind: Kind, varied: Variation) -> _Outcome:
 def _shared_job(check: _Check, varied: Variation, *, solved: bool) -> Job:
     solution, verifier = check.limits.solution, check.limits.verifier
     scripts = ("/solution/solve.sh", "/tests/test.sh") if solved else ("/tests/test.sh",)
-    seconds = verifier.timeout_sec + (solution.timeout_sec if solved else 0.0)
+    seconds = check.verifier_sec + (solution.timeout_sec if solved else 0.0)
     given = {**(solution.environment if solved else {}), **verifier.environment}
     return check.job(
         "oracle/shared" if solved else "nop/shared",
@@ -329,7 +381,7 @@ def _solution_note(result: JobResult) -> Iterator[str]:
     if EXIT_CODE in result.outputs:
         code = tars.unpack_one(result.outputs[EXIT_CODE]).decode("ascii", "replace").strip()
         if code != "0":
-            yield f"the solution ended with exit code {code[:20]}"
+            yield f"{_FAILED} {code[:20]}"
 
 
 def _kept_output(

@@ -319,7 +319,7 @@ class Plan:
                 holder=holder.name if holder else "",
             )
         return validate.dataset_inputs(
-            tasks=self.survey.tasks,
+            traits=self.survey.traits,
             folders={repo: of_tree(f.files) for repo, f in self.survey.folders.items()},
             manifest=self.survey.dataset.manifest,
             surroundings=self._surroundings,
@@ -334,6 +334,7 @@ class Plan:
             bases=self.survey.bases,
             inputs=self._validate_inputs(subject),
             holder=self._holders.get(subject),
+            traits=self.survey.traits,
         )
 
     @cached_property

@@ -1,6 +1,7 @@
 """The files of a dataset: where they stand, and reading them with errors that name the place."""
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from kbench_build.rim.tree import ignored
 
 TASKS = "tasks"
 BASES = "bases"
+_LARGEST_FIX = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,3 +66,14 @@ def read_task_toml(root: Path, task: str) -> dict[str, Any]:
         return read_toml(root / name, name)
     except FileNotFoundError:
         raise KbenchError(f"{name}: is missing") from None
+
+
+def read_fix(root: Path, task: str) -> bytes:
+    """A task's gold patch; empty where there is none of usual size that can be read."""
+    path = root / TASKS / task / "solution" / "fix.patch"
+    try:
+        status = path.lstat()
+        usual = stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST_FIX
+        return path.read_bytes() if usual else b""
+    except OSError:
+        return b""

@@ -31,7 +31,7 @@ IGNORED_ENDINGS = (".pyc", ".swp", ".swo", "~")
 
 _CLOCK_GRAIN_NS = 50_000_000
 # With the number of what is described: a later one holds other keys.
-_MADE_BY = f"kbench-build {__version__} 2".encode("ascii")
+_MADE_BY = f"kbench-build {__version__} 3".encode("ascii")
 Mode = Literal["100644", "100755", "120000"]
 _LINK: Mode = "120000"
 _MODES: Mapping[str, Mode] = {mode: mode for mode in get_args(Mode)}

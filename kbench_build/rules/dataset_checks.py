@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from kbench_build.model import DATASET, Base, FileEntry, Finding, Suppression
 from kbench_build.rules.base_inputs import BaseInput
 from kbench_build.rules.build_context import ignores
+from kbench_build.rules.content import FIX, TASK
 from kbench_build.rules.dockerfile import Instruction, copies, images, parse_dockerfile
+from kbench_build.rules.duplicates import ambiguous, deviating, same_change, same_fix, same_tag
 from kbench_build.rules.findings import Check, Spot, run_checks
 from kbench_build.rules.layout import colliding
 from kbench_build.rules.manifest import MANIFEST
 from kbench_build.rules.recipes import copy_problems, from_problems
+from kbench_build.rules.traits import Traits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +22,7 @@ class Whole:
 
     `folders` and `texts` go by repository: the files of `bases/<repo>/`, and the Dockerfiles (by
     path in it) as text. `inputs` are the generated files of each repository. `rules` are the ids of
-    all rules that there are.
+    all rules that there are. `traits` go by task.
     """
 
     tasks: tuple[str, ...]
@@ -31,6 +34,7 @@ class Whole:
     inputs: Mapping[str, tuple[BaseInput, ...]]
     suppress: tuple[Suppression, ...]
     rules: frozenset[str]
+    traits: Mapping[str, Traits]
 
 
 def _strays(dataset: Whole) -> Iterator[Spot]:
@@ -143,6 +147,31 @@ def _suppressions(dataset: Whole) -> Iterator[Spot]:
             yield Spot(file="kbench.toml", where=f"suppress[{index}].task", message=message)
 
 
+def _same_change(dataset: Whole) -> Iterator[Spot]:
+    for task, message in same_change(dataset.traits):
+        yield Spot(file=f"tasks/{task}", message=message)
+
+
+def _same_fix(dataset: Whole) -> Iterator[Spot]:
+    for task, message in same_fix(dataset.traits):
+        yield Spot(file=f"tasks/{task}/{FIX}", message=message)
+
+
+def _same_tag(dataset: Whole) -> Iterator[Spot]:
+    for task, message in same_tag(dataset.tasks):
+        yield Spot(file=f"tasks/{task}", message=message)
+
+
+def _ambiguous(dataset: Whole) -> Iterator[Spot]:
+    for task, message in ambiguous(dataset.traits):
+        yield Spot(file=f"tasks/{task}", message=message)
+
+
+def _deviating(dataset: Whole) -> Iterator[Spot]:
+    for task, where, message in deviating(dataset.traits):
+        yield Spot(file=f"tasks/{task}/{TASK}", where=where, message=message)
+
+
 DATASET_CHECKS: tuple[Check[Whole], ...] = (
     Check(
         id="dataset/stray",
@@ -157,6 +186,41 @@ DATASET_CHECKS: tuple[Check[Whole], ...] = (
         why="On file systems that ignore case one of the two tasks is lost.",
         mend="Rename one of them.",
         find=_case,
+    ),
+    Check(
+        id="duplicate/change",
+        severity="error",
+        why="One change under two ids counts twice in every score.",
+        mend="Delete one of the two tasks.",
+        find=_same_change,
+    ),
+    Check(
+        id="duplicate/fix",
+        severity="warning",
+        why="Who solves one of two equal tasks has solved both, so that it counts twice.",
+        mend="Delete one of the two tasks.",
+        find=_same_fix,
+    ),
+    Check(
+        id="duplicate/tag",
+        severity="error",
+        why="Image tags and container names are cut there: one task's image replaces the other's.",
+        mend="Give one of them a shorter id.",
+        find=_same_tag,
+    ),
+    Check(
+        id="duplicate/owner",
+        severity="warning",
+        why="An id is read as owner, repository and number; two readings mix up two projects.",
+        mend="Correct owner and name in [metadata.source], or rename the tasks of one repository.",
+        find=_ambiguous,
+    ),
+    Check(
+        id="network/deviation",
+        severity="warning",
+        why="Results of tasks that let through more, or less, can't be compared with the others'.",
+        mend="Use the settings of the other tasks, or suppress this with the reason.",
+        find=_deviating,
     ),
     Check(
         id="dataset/empty",

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from kbench_build.model import Finding, Severity, Suppression
+from kbench_build.model import DATASET, Finding, Severity, Suppression
 
 MOST_SPOTS = 50
 MOST_CHARACTERS = 240
@@ -115,18 +115,30 @@ def suppress(
 ) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
     """Part the findings about a subject (a task's id) in those that count and those answered for.
 
-    A suppression's rule and task may be patterns: `layout/*`, `acme_*`.
+    A suppression's rule and task may be patterns: `layout/*`, `acme_*`. What is found of the
+    dataset as a whole may be answered for by the task in whose folder it is found.
     """
-    mine = [s for s in suppressions if fnmatchcase(subject, s.task)]
+    known = tuple(suppressions)
     kept: list[Finding] = []
     answered: list[Suppressed] = []
     for finding in findings:
-        match = next((s for s in mine if fnmatchcase(finding.rule, s.rule)), None)
+        match = next((s for s in known if answers(s, finding, subject)), None)
         if match:
             answered.append(Suppressed(finding=finding, reason=match.reason))
         else:
             kept.append(finding)
     return tuple(kept), tuple(answered)
+
+
+def answers(suppression: Suppression, finding: Finding, subject: str) -> bool:
+    """Whether a suppression is meant for a finding about this subject."""
+    if not fnmatchcase(finding.rule, suppression.rule):
+        return False
+    if fnmatchcase(subject, suppression.task):
+        return True
+    top, _, rest = finding.file.partition("/")
+    about = rest.partition("/")[0] if top == "tasks" else ""
+    return subject == DATASET and bool(about) and fnmatchcase(about, suppression.task)
 
 
 def summary(findings: Iterable[Finding], suppressed: int = 0) -> str:

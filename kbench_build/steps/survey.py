@@ -13,7 +13,7 @@ from kbench_build import digest
 from kbench_build.errors import KbenchError
 from kbench_build.model import Base, FileEntry, Finding, TaskFacts, Upstream
 from kbench_build.rim.config import CONFIG
-from kbench_build.rim.dataset import BASES, TASKS, Dataset, open_dataset, read_task_toml
+from kbench_build.rim.dataset import BASES, TASKS, Dataset, open_dataset, read_fix, read_task_toml
 from kbench_build.rim.tree import TreeIndex, listing, scan_tree
 from kbench_build.rules.dockerfile import images, parse_dockerfile
 from kbench_build.rules.manifest import parse_manifest
@@ -35,7 +35,8 @@ class BaseFolder:
 class Survey:
     """A dataset as it is now. `findings` are those of the manifest; `folders` go by repository.
 
-    `listings` has the files of each task, by the task's folder (see `rim.tree.files_of`).
+    `listings` has the files of each task, by the task's folder (see `rim.tree.files_of`), `traits`
+    what tells each task from the others (see `rules.traits`).
     """
 
     dataset: Dataset
@@ -44,6 +45,7 @@ class Survey:
     folders: Mapping[str, BaseFolder]
     tasks: Mapping[str, TaskFacts]
     listings: Mapping[str, str]
+    traits: Mapping[str, str]
 
 
 def survey(root: Path) -> Survey:
@@ -64,6 +66,7 @@ def survey(root: Path) -> Survey:
         folders=folders,
         tasks=tasks,
         listings={f"{TASKS}/{name}": value["files"] for name, value in seen.items()},
+        traits={name: value["traits"] for name, value in seen.items()},
     )
 
 
@@ -110,6 +113,7 @@ def _task(name: str, value: Mapping[str, Any]) -> TaskFacts:
 def _describe_task(folder: Path) -> Mapping[str, Any]:
     # Only where something changed.
     from kbench_build.rules.recipes import SCRIPTS, checked_out, upstream_of  # noqa: PLC0415
+    from kbench_build.rules.traits import traits_of  # noqa: PLC0415
 
     files = scan_tree(folder)
     document, settings, about = _task_toml(folder)
@@ -130,6 +134,7 @@ def _describe_task(folder: Path) -> Mapping[str, Any]:
         "upstream": asdict(upstream_of(document)),
         "checked_out": checked_out(document, scripts),
         "files": listing(files),
+        "traits": traits_of(document, read_fix(folder.parent.parent, folder.name)).text,
     }
 
 

@@ -12,6 +12,7 @@ from kbench_build import __version__
 from kbench_build.commands.affected import affected
 from kbench_build.commands.clean import clean
 from kbench_build.commands.engine import engine
+from kbench_build.commands.harden import harden
 from kbench_build.commands.init import init
 from kbench_build.commands.mine import mine
 from kbench_build.commands.sync import sync
@@ -29,7 +30,7 @@ def cli() -> None:
     """
 
 
-for command in (affected, clean, engine, init, mine, sync, validate, verify):
+for command in (affected, clean, engine, harden, init, mine, sync, validate, verify):
     cli.add_command(command)
 
 

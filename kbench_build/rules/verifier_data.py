@@ -13,7 +13,7 @@ from kbench_build.model import Finding
 from kbench_build.rules.patches import FilePatch, Patch
 from kbench_build.runtime.verify_checkout import Globs
 
-_BUILD_FILES = (
+BUILD_FILES = (
     "**/build.gradle",
     "**/build.gradle.kts",
     "**/settings.gradle",
@@ -150,7 +150,7 @@ def findings(
     that the gold patch touches, `tree` those of the base.
     """
     fix, changes = set(fix), tuple(changes)
-    chosen, builds = Globs(_globs(data)), Globs(_BUILD_FILES)
+    chosen, builds = Globs(_globs(data)), Globs(BUILD_FILES)
     touched = {change.path for change in changes}
     undone = [path for path in sorted(fix) if path in touched or chosen.matches(path)]
     free = [path for path in sorted(tree) if builds.matches(path) and not chosen.matches(path)]

@@ -1,0 +1,256 @@
+"""`kbench harden`: bring tasks in an older shape to the shipped verifier and seal."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbench_build.commands.options import FORMAT, ROOT, UPSTREAM, check_tasks
+
+if TYPE_CHECKING:
+    from kbench_build.model import Finding, Upstream
+    from kbench_build.rim.dataset import Dataset
+    from kbench_build.rules.harden import Edit, Options
+    from kbench_build.steps.harden import Fill, Hardened
+    from kbench_build.steps.sync import AtHand
+
+_FORMAT_VERSION = 1
+_COLOURS = {"-": "red", "+": "green", "@": "cyan"}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@click.command()
+@click.argument("tasks", nargs=-1)
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if something would change.")
+@click.option("--yes", is_flag=True, help="Write without asking.")
+@click.option(
+    "--repository",
+    "repositories",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="A clone or bundle of an upstream repository; may be given again.",
+)
+@UPSTREAM
+@click.option(
+    "--history",
+    type=click.Choice(["ancestors", "none"]),
+    default="ancestors",
+    show_default=True,
+    help="What a new seal keeps beside the base commit.",
+)
+@click.option(
+    "--env",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable that the test command needs; may be given again.",
+)
+@click.option(
+    "--reports",
+    multiple=True,
+    metavar="GLOB",
+    help="Where JUnit reports are, in place of what test.sh says; may be given again.",
+)
+@ROOT
+@FORMAT
+@click.option("--color/--no-color", default=None, help="Default: on a terminal, unless NO_COLOR.")
+def harden(
+    tasks: tuple[str, ...],
+    *,
+    check: bool,
+    yes: bool,
+    repositories: tuple[Path, ...],
+    upstream: Path | None,
+    history: str,
+    settings: tuple[str, ...],
+    reports: tuple[str, ...],
+    root: Path,
+    style: str,
+    color: bool | None,
+) -> None:
+    """Bring tasks in an older shape to the shipped verifier and seal.
+
+    TASKS are ids; without one, every task of the dataset. Shows what would change as a diff, then
+    asks. A task that isn't recognised line by line is left as it is, and each reason is said.
+    """
+    from kbench_build.rim.dataset import open_dataset  # noqa: PLC0415
+    from kbench_build.rules.harden import Options  # noqa: PLC0415
+
+    if check and yes:
+        raise click.UsageError("--check writes nothing, --yes writes without asking: give one")
+    dataset = open_dataset(root)
+    check_tasks(tasks, dataset.tasks)
+    options = Options(
+        namespace=dataset.config.namespace,
+        history=history,
+        settings=_pairs(settings),
+        reports=_globs(reports),
+    )
+    mirrors = str(upstream.absolute()) if upstream else dataset.config.mirrors
+    found = _proposed(dataset, tasks or dataset.tasks, options, repositories, mirrors)
+    if style == "text":
+        _show(found, colour=False if color is None and "NO_COLOR" in os.environ else color)
+    written = not check and _may_write(found, yes=yes, ask=style == "text")
+    if written:
+        _write(root, found)
+    click.echo(_as_json(found, written) if style == "json" else _last_line(found, written, check))
+    open_ends = any(h.refusals or (h.edits and not written) for h in found)
+    sys.exit(1 if open_ends else 0)
+
+
+def _pairs(settings: Sequence[str]) -> Mapping[str, str]:
+    pairs = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not _NAME.fullmatch(name):
+            raise click.BadParameter(f"{setting!r} isn't NAME=VALUE", param_hint="--env")
+        pairs[name] = value
+    return pairs
+
+
+def _globs(reports: tuple[str, ...]) -> tuple[str, ...]:
+    for glob in reports:
+        parts = glob.removeprefix("!").split("/")
+        if "" in parts[:1] or ".." in parts or ".git" in map(str.lower, parts):
+            message = f"{glob!r} leads out of the checkout"
+            raise click.BadParameter(message, param_hint="--reports")
+    return reports
+
+
+def _proposed(
+    dataset: "Dataset",
+    tasks: Sequence[str],
+    options: "Options",
+    repositories: tuple[Path, ...],
+    mirrors: str,
+) -> list["Hardened"]:
+    from kbench_build.rules.manifest import parse_manifest  # noqa: PLC0415
+    from kbench_build.steps.harden import harden as propose  # noqa: PLC0415
+    from kbench_build.steps.sync import AtHand  # noqa: PLC0415
+
+    bases, _ = parse_manifest(dataset.manifest)
+    with TemporaryDirectory(prefix="kbench-harden-") as scratch:
+        at_hand = AtHand(dataset.root, Path(scratch), repositories, mirrors)
+        fill = _filling(at_hand)
+        return list(propose(dataset.root, tasks, bases=bases, options=options, fill=fill))
+
+
+def _filling(at_hand: "AtHand") -> "Fill":
+    """What `kbench sync` does to verify.json, for a task that isn't written yet."""
+    from kbench_build.steps.sync import fill  # noqa: PLC0415
+
+    def filled(
+        task: str, data: Mapping[str, Any], source: "Upstream", hidden: bytes, fix: bytes
+    ) -> tuple[bytes, tuple["Finding", ...]] | None:
+        upstreams = at_hand.holding(task, data["base_commit"], source)
+        if upstreams is None:
+            return None
+        found = fill(task, data, upstreams, hidden=hidden, fix=fix)
+        return found.written, found.findings
+
+    return filled
+
+
+def _show(found: Iterable["Hardened"], *, colour: bool | None) -> None:
+    """All diffs, then what is to be said of the tasks."""
+    shown: dict[tuple[str, bytes | None, bytes], str] = {}
+    for hardened in found:
+        for edit in hardened.edits:
+            key = (edit.place, edit.old, edit.new)
+            if key in shown:
+                place = f"tasks/{hardened.task}/{edit.place}"
+                click.echo(f"same     {place}: the change shown for {shown[key]}")
+            else:
+                shown[key] = hardened.task
+                _show_diff(hardened.task, edit, colour)
+    for hardened in found:
+        for word, findings in (("note", hardened.notes), ("refused", hardened.refusals)):
+            for finding in findings:
+                click.echo(f"{word:<8} {finding}\n         {finding.mend}")
+
+
+def _show_diff(task: str, edit: "Edit", colour: bool | None) -> None:
+    for line in _diff(task, edit):
+        styled = click.style(line, fg=_COLOURS.get(line[:1]), bold=line[:3] in ("---", "+++"))
+        click.echo(styled, color=colour)
+
+
+def _diff(task: str, edit: "Edit") -> tuple[str, ...]:
+    from kbench_build.rules.harden_diff import diff  # noqa: PLC0415
+    from kbench_build.rules.shipped import SHIPPED  # noqa: PLC0415
+
+    return diff(task, edit, whole=edit.place in SHIPPED)
+
+
+def _may_write(found: Sequence["Hardened"], *, yes: bool, ask: bool) -> bool:
+    count = sum(len(hardened.edits) for hardened in found)
+    if yes or not count:
+        return bool(count)
+    if not ask or not sys.stdin.isatty():
+        return False
+    tasks = sum(bool(hardened.edits) for hardened in found)
+    return click.confirm(f"Write these {count} files of {tasks} tasks?")
+
+
+def _write(root: Path, found: Iterable["Hardened"]) -> None:
+    from kbench_build.steps.harden import write  # noqa: PLC0415
+
+    for hardened in found:
+        write(root, hardened)
+
+
+def _state(hardened: "Hardened", written: bool) -> str:
+    if hardened.refusals:
+        return "refused"
+    if not hardened.edits:
+        return "nothing to do"
+    return "hardened" if written else "to harden"
+
+
+def _last_line(found: Sequence["Hardened"], written: bool, check: bool) -> str:
+    states = [_state(hardened, written) for hardened in found]
+    counted = (f"{states.count(s)} {s}" for s in dict.fromkeys(states))
+    said = ", ".join(counted) or "no tasks"
+    if "hardened" in states:
+        return f"{said}; next: doit validate build_images seal selfcheck"
+    if "to harden" in states and not check:
+        return f"{said}; nothing was written (--yes writes without asking)"
+    return said
+
+
+def _as_json(found: Iterable["Hardened"], written: bool) -> str:
+    value = {
+        "version": _FORMAT_VERSION,
+        "written": written,
+        "tasks": [_task_as_json(hardened, written) for hardened in found],
+    }
+    return json.dumps(value, indent=2)
+
+
+def _task_as_json(hardened: "Hardened", written: bool) -> Mapping[str, Any]:
+    return {
+        "task": hardened.task,
+        "state": _state(hardened, written),
+        "files": list(_files_as_json(hardened)),
+        "refusals": [_finding_as_json(finding) for finding in hardened.refusals],
+        "notes": [_finding_as_json(finding) for finding in hardened.notes],
+    }
+
+
+def _files_as_json(hardened: "Hardened") -> Iterator[Mapping[str, str]]:
+    for edit in hardened.edits:
+        text = "\n".join(_diff(hardened.task, edit)) + "\n"
+        change = "new" if edit.old is None else "changed"
+        yield {"file": edit.place, "change": change, "diff": text}
+
+
+def _finding_as_json(finding: "Finding") -> Mapping[str, Any]:
+    from kbench_build.rules.findings import to_json  # noqa: PLC0415
+
+    return to_json(finding)

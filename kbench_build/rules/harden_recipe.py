@@ -1,0 +1,212 @@
+"""Recognises a task's Dockerfile of the older shape, and seals it.
+
+Promises: every instruction is explained, or named with its line and the reason why it isn't. What
+changes is the seal's line (made, or given the base), lines that install tools and swallow that they
+failed, and a missing COPY; all other bytes stay. Leaves what prepare.sh does to `harden_prepare`.
+
+The seal comes last, after the build was warmed: it puts tracked files back to the base, and keeps
+what else the build left.
+"""
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+
+from kbench_build.rules.dockerfile import Instruction, parse_dockerfile, stages
+from kbench_build.rules.harden_tests import Refusal
+from kbench_build.rules.shell_lines import statements
+
+PREPARE, SEALER = "prepare.sh", "seal_git_history.sh"
+_INSTALLS = re.compile(
+    r"\b(?:apt-get|apt|apk|dnf|yum|microdnf|pip3?|npm)\b[^;&|]*\b(?:add|install|ci)\b"
+)
+_SWALLOWED = re.compile(r"\s*(?:\\\r?\n\s*)?\|\|\s*(?:true|:)\s*$")
+_KEPT = frozenset({"ARG", "ENV", "LABEL", "COPY", "ADD", "WORKDIR", "CMD", "ENTRYPOINT", "EXPOSE"})
+_SEALED = re.compile(
+    rf"{re.escape(SEALER)}\s+(/\S+)\s+([0-9a-f]{{40}})(?:\s+(?:ancestors|none))?\b"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A task's Dockerfile: the image that it stands on, and its text sealed.
+
+    With refusals the text is as it was.
+    """
+
+    image: str = ""
+    text: str = ""
+    refusals: tuple[Refusal, ...] = ()
+
+
+def is_sealed(text: str, base: str) -> bool:
+    """Whether a Dockerfile has a line already that seals a checkout at that base."""
+    found = _SEALED.search(text)
+    return found is not None and found[2] == base
+
+
+def sealed_recipe(text: str, *, workdir: str, base: str, history: str) -> Recipe:
+    """Read a task's Dockerfile and seal it, unless a line isn't recognised."""
+    reader = _Reader(text, workdir=workdir, base=base, history=history)
+    for at, instruction in enumerate(reader.instructions):
+        reason = reader.read(at, instruction)
+        if reason:
+            reader.refusals.append(Refusal(line=instruction.line, reason=reason))
+    reader.finish()
+    return Recipe(
+        image=reader.image,
+        text=text if reader.refusals else reader.written(),
+        refusals=tuple(reader.refusals),
+    )
+
+
+class _Reader:
+    def __init__(self, text: str, *, workdir: str, base: str, history: str) -> None:
+        self.lines = text.splitlines(keepends=True)
+        self.end = "\r\n" if "\r\n" in text else "\n"
+        self.instructions = parse_dockerfile(text)
+        self.wanted, self.base, self.history = workdir, base, history
+        self.image, self.workdir = "", ""
+        self.copied: dict[str, str] = {}
+        self.prepared: int | None = None
+        self.sealed: int | None = None
+        self.last_run: int | None = None
+        self.edits: dict[int, str] = {}
+        self.refusals: list[Refusal] = []
+
+    def read(self, at: int, instruction: Instruction) -> str:
+        """Why an instruction isn't recognised; empty where it is."""
+        if "<<" in instruction.arguments:
+            return "begins a here-document"
+        if instruction.name == "RUN":
+            self.last_run = at
+            return self._run(at, instruction)
+        if instruction.name == "FROM":
+            return self._from(instruction)
+        if instruction.name not in _KEPT:
+            return f"has {instruction.name}, under which the seal's line may not run"
+        if instruction.name == "WORKDIR":
+            self.workdir = instruction.arguments.strip("\"'").rstrip("/")
+        if instruction.name in ("COPY", "ADD"):
+            return self._copy(instruction)
+        return ""
+
+    def _from(self, instruction: Instruction) -> str:
+        found = stages((instruction,))[0]
+        if self.image:
+            return "begins another stage"
+        if not found.image or "$" in found.image or found.alias:
+            return "isn't a plain FROM of an image"
+        self.image = found.image
+        return ""
+
+    def _copy(self, instruction: Instruction) -> str:
+        words = [w for w in _operands(instruction.arguments) if not w.startswith("--")]
+        if "--from" in instruction.arguments or len(words) < 2:
+            return "copies from another image"
+        for source in words[:-1]:
+            name = source.removeprefix("./")
+            folder = words[-1] if words[-1].endswith("/") or len(words) > 2 else ""
+            self.copied[name] = f"{folder.rstrip('/')}/{name}" if folder else words[-1]
+            if name in (PREPARE, SEALER) and not words[-1].startswith("/"):
+                return f"copies {name} to a place that isn't an absolute path"
+        return ""
+
+    def _run(self, at: int, instruction: Instruction) -> str:
+        called = self._called(instruction.arguments)
+        if called == PREPARE:
+            self.prepared = at
+            return "" if self.sealed is None else "prepares the checkout after the seal"
+        if called == SEALER:
+            self.sealed = at
+            return ""
+        if not _INSTALLS.search(instruction.arguments):
+            return (
+                "runs what this doesn't recognise: neither prepare.sh, a seal nor an installation"
+            )
+        if self.sealed is not None:
+            return "installs after the seal"
+        self._fail_loud(at)
+        return ""
+
+    def _called(self, arguments: str) -> str:
+        """The one script of ours that a RUN calls, and nothing beside it."""
+        found = statements(arguments)
+        plain = len(found) == 1 and not found[0].problem and len(found[0].commands) == 1
+        if not plain or found[0].grouped:
+            return ""
+        words = [w for w in found[0].commands[0].words if w not in ("bash", "sh", "-e", "-x")]
+        name = words[0].rpartition("/")[2] if words else ""
+        return name if name in (PREPARE, SEALER) else ""
+
+    def _fail_loud(self, at: int) -> None:
+        """Take `|| true` off the end of an installation."""
+        start, end = self._span(at)
+        text = "".join(self.lines[start:end])
+        loud = _SWALLOWED.sub("", text.rstrip()) if _SWALLOWED.search(text.rstrip()) else None
+        if loud is None:
+            return
+        # Of commands joined by `;` only the last one's failure would count.
+        stops = "RUN set -e; " if ";" in loud and "set -e" not in loud else "RUN "
+        self._edit(start, end, re.sub(r"^(\s*)RUN\s+", rf"\1{stops}", loud, flags=re.I) + self.end)
+
+    def _span(self, at: int) -> tuple[int, int]:
+        """The lines of an instruction: index of the first, and of the one after the last."""
+        start = self.instructions[at].line - 1
+        more = at + 1 < len(self.instructions)
+        end = self.instructions[at + 1].line - 1 if more else len(self.lines)
+        while end > start + 1 and (
+            not self.lines[end - 1].strip() or self.lines[end - 1].lstrip().startswith("#")
+        ):
+            end -= 1
+        return start, end
+
+    def _edit(self, start: int, end: int, text: str) -> None:
+        self.edits[start] = text
+        self.edits |= dict.fromkeys(range(start + 1, end), "")
+
+    def finish(self) -> None:
+        """What is decided by the whole file; then the seal's line."""
+        lacking = {
+            "stands on no image (FROM)": self.image,
+            "calls no prepare.sh": self.prepared is not None,
+            f"ends in WORKDIR {self.workdir or '(none)'}, while test.sh works in {self.wanted}": (
+                self.workdir == self.wanted
+            ),
+        }
+        self.refusals += [
+            Refusal(line=0, reason=why) for why, there in lacking.items() if not there
+        ]
+        if not self.refusals and not is_sealed("".join(self.lines), self.base):
+            self._seal()
+
+    def _seal(self) -> None:
+        folder = self.copied.get(PREPARE, f"/home/{PREPARE}").rpartition("/")[0]
+        place = self.copied.get(SEALER, f"{folder}/{SEALER}")
+        run = f"RUN bash {place} {self.wanted} {self.base} {self.history}{self.end}"
+        copy = "" if SEALER in self.copied else f"COPY {SEALER} {folder}/{self.end}"
+        if self.sealed is not None:
+            start, end = self._span(self.sealed)
+            self._edit(start, end, copy + run)
+            return
+        start, end = self._span(self.last_run or 0)
+        whole = self.edits.get(start, "".join(self.lines[start:end]))
+        ended = whole if whole.endswith("\n") else whole + self.end
+        self._edit(start, end, f"{ended}{self.end}{copy}{run}")
+
+    def written(self) -> str:
+        """The file with its edits."""
+        return "".join(self.edits.get(at, line) for at, line in enumerate(self.lines))
+
+
+def _operands(arguments: str) -> list[str]:
+    """The words of a COPY, in JSON or in shell form."""
+    try:
+        return [str(word) for word in json.loads(arguments)]
+    except (ValueError, TypeError):
+        pass
+    try:
+        return shlex.split(arguments)
+    except ValueError:
+        return arguments.split()

@@ -31,7 +31,7 @@ from kbench_build.rules.images import (
     missing_bases,
     task_recipe,
 )
-from kbench_build.rules.step_inputs import seal_inputs, selfcheck_inputs
+from kbench_build.rules.step_inputs import probe_inputs, seal_inputs, selfcheck_inputs
 from kbench_build.steps.base_inputs import place
 from kbench_build.steps.survey import Survey, survey
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from kbench_build.rim.upstream import Holder
     from kbench_build.rules.draft import Proof
 
+# How many parts of a gold patch a probe leaves out one after the other, where nobody says.
+MOST_PARTS = 40
 _EVIDENCE = ("validate", "build_bases", "build_images", "seal", "selfcheck")
 
 
@@ -67,6 +69,7 @@ class Plan:
         self.config = self.survey.dataset.config
         self.rebuild = rebuild
         self.runs = runs or self.config.runs
+        self.most_parts = MOST_PARTS
         self._engines: dict[int, ContainerEngine] = {}
         self._asking: threading.Thread | None = None
         self._held: Mapping[str, HeldImage] | None = None
@@ -104,6 +107,12 @@ class Plan:
                 inputs=self._selfcheck_inputs,
                 run=self._selfcheck,
                 intact=lambda task, _: self.runs <= 1 or self._repeated(task),
+            ),
+            "probe": Step(
+                subjects=self._built,
+                inputs=self._probe_inputs,
+                run=self._probe,
+                intact=lambda task, _: self._probed(task),
             ),
             "release": Step(
                 subjects=lambda: [DATASET],
@@ -432,6 +441,38 @@ class Plan:
             inputs=self._selfcheck_inputs(task),
             suppressions=self.config.suppress,
         )
+
+    def _probe_inputs(self, task: str) -> str:
+        return probe_inputs(selfcheck=self._selfcheck_inputs(task))
+
+    def _probe(self, task: str) -> Report:
+        from kbench_build.rules.probing import limit_sec  # noqa: PLC0415
+        from kbench_build.steps import probe, selfcheck  # noqa: PLC0415
+
+        checked = self.store.read("selfcheck", task)
+        gold_sec = selfcheck.gold_seconds(checked.data) if checked else None
+        grade = selfcheck.Grader(
+            self.root,
+            task,
+            engine=self.engine,
+            image=self.image_id(task),
+            limit_sec=limit_sec(gold_sec) if gold_sec else None,
+        )
+        return probe.probe(
+            self.root,
+            task,
+            grade=grade,
+            most=self.most_parts,
+            inputs=self._probe_inputs(task),
+            suppressions=self.config.suppress,
+        )
+
+    def _probed(self, task: str) -> bool:
+        """Whether the probe that is there looked at enough parts."""
+        from kbench_build.steps.probe import covers  # noqa: PLC0415
+
+        report = self.store.read("probe", task)
+        return report is not None and covers(report.data, self.most_parts)
 
     def _repeated(self, task: str) -> bool:
         """Whether the selfcheck that is there was repeated often enough."""

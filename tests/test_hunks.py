@@ -88,7 +88,7 @@ def test_every_kind_of_part_is_told(patch: bytes) -> None:
         ("gone.kt (deleted file)", ""),
         ("long.kt @@ -3,8 +3,6 @@", ""),
         ("long.kt @@ -20,7 +18,7 @@", ""),
-        ("long.kt @@ -48,6 +46,8 @@", ""),
+        ("long.kt @@ -50,6 +48,8 @@", ""),
         ("new.kt (new file)", ""),
         ("open.kt @@ -1 +1 @@", ""),
         ("tool.sh (mode)", ""),

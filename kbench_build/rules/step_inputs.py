@@ -1,4 +1,4 @@
-"""What seals and selfchecks depend on, as one digest each.
+"""What seals, selfchecks and probes depend on, as one digest each.
 
 Apart from the steps: a run with nothing to do asks for thousands of these and needs nothing else.
 """
@@ -8,6 +8,7 @@ from kbench_build import digest
 # Raised with every change of what is proven, or of how it is run: older reports are then stale.
 SEAL_VERSION = 1
 SELFCHECK_VERSION = 2
+PROBE_VERSION = 1
 
 
 def seal_inputs(*, image_id: str, solution: str, tests: str, base_commit: str | None) -> str:
@@ -19,3 +20,8 @@ def selfcheck_inputs(*, image_id: str, solution: str, tests: str, settings: str)
     """Digest of all that the runs depend on, from the digests of a task's parts."""
     parts = {"image": image_id, "solution": solution, "tests": tests, "settings": settings}
     return digest.of_json({"selfcheck": SELFCHECK_VERSION, **parts})
+
+
+def probe_inputs(*, selfcheck: str) -> str:
+    """Digest of all that a probe depends on: what a selfcheck does."""
+    return digest.of_json({"probe": PROBE_VERSION, "selfcheck": selfcheck})

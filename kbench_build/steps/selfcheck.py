@@ -46,6 +46,12 @@ def covers(data: Mapping[str, Any], runs: int) -> bool:
     return isinstance(data.get("runs"), int) and data["runs"] >= runs
 
 
+def gold_seconds(data: Mapping[str, Any]) -> float | None:
+    """How long the verifier took with the gold patch, as a report has it; None where it hasn't."""
+    found = (r.get("verifier_seconds") for r in data.get("results", ()) if r["kind"] == "oracle")
+    return next((float(seconds) for seconds in found if seconds), None)
+
+
 def selfcheck(
     root: Path,
     task: str,

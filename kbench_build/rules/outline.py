@@ -26,7 +26,7 @@ def outline(placed: Sequence[Placed], not_checked: Iterable[str]) -> Iterator[Li
     for (rule, reason), number in sorted(answered.items()):
         yield "aside", f"answered for: {_times(number, 'finding')} [{rule}]: {printable(reason)}"
     for sentence, number in Counter(not_checked).most_common():
-        yield "aside", f"not checked in {_times(number, 'task')}: {sentence}"
+        yield "aside", f"not checked in {_times(number, 'task')}: {printable(sentence)}"
 
 
 def _of_file(items: Iterable[Placed]) -> Iterator[Line]:

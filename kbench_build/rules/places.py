@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from kbench_build.model import Finding
 from kbench_build.rules.findings import printable
 
-_LINE = re.compile(r"lines? (\d{1,9})(?:, column (\d{1,9}))?")
+_LINE = re.compile(r"lines? (\d{1,9})(?!\d)(?:, column (\d{1,9})(?!\d))?")
 _PART = re.compile(r"[^.\[\]]+|\[\d{1,9}\]")
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]#]+?)\s*\]")
 _KEY = re.compile(r"\s*([\w.\"' -]{1,200}?)\s*=")

@@ -91,6 +91,12 @@ def _numbers(head: bytes) -> Iterator[int]:
             return
 
 
+def needed(task: Content, files: Mapping[str, tuple[str, str]]) -> tuple[str, ...]:
+    """The ids of the base's files that the patches change; git can't try them without."""
+    paths = {path for patch in (task.fix, task.test) if patch for path in patch.paths}
+    return tuple(files[p][1] for p in sorted(paths & files.keys()) if files[p][0] != _GITLINK)
+
+
 def untried(task: Content, tried: Iterable[str]) -> Iterator[str]:
     """A sentence for each patch that isn't tried though there is one."""
     read = {FIX: task.fix, TEST_PATCH: task.test}

@@ -60,11 +60,13 @@ SOURCES = (
     "rules/layout.py",
     "rules/manifest.py",
     "rules/names.py",
+    "rules/network.py",
     "rules/on_base.py",
     "rules/origin.py",
     "rules/parsing.py",
     "rules/patch_checks.py",
     "rules/patches.py",
+    "rules/provenance.py",
     "rules/quarantine.py",
     "rules/recipes.py",
     "rules/renames.py",
@@ -213,12 +215,14 @@ def _at_base(
     try:
         with opened(root, holder) as base:
             if base is None:
-                problem = f"{holder.name} doesn't hold {holder.commit[:12]}"
+                problem = f"{holder.name} doesn't hold the base commit"
+            elif base.lacks(on_base.needed(task, base.files())):
+                problem = f"{holder.name} is a partial clone, which lacks files of the base commit"
             else:
                 known = _known_at(base, task)
                 return known, _on_base(base, task, patches), untried
     except ProcessError as error:
-        problem = f"{holder.name}: {holder.commit[:12]} can't be read whole ({error.argv[2]})"
+        problem = f"{holder.name}: the base commit can't be read whole (git {error.argv[2]})"
     said = on_base.without_upstream(task, commit=holder.commit, problem=problem)
     return task, None, (*untried, *said)
 

@@ -26,7 +26,7 @@ from doit.task import Task
 
 from kbench_build.errors import KbenchError
 from kbench_build.model import DATASET, Report
-from kbench_build.plan import Plan
+from kbench_build.plan import MOST_PARTS, Plan
 from kbench_build.progress import Progress
 from kbench_build.rim.store import STATE, dataset_lock
 from kbench_build.selection import asked_of, reached, subjects
@@ -45,13 +45,14 @@ _WAITS = {
     "selfcheck": ["build_images"],
     "release": ["validate", "seal", "selfcheck"],
     "verify": [],
+    "probe": ["selfcheck"],
     "drift": [],
 }
 _PATIENCE_SEC = 30.0
 _BUILDS = ("build_bases", "build_images")
 # Steps that are one task of doit's, and those whose findings are told when all is well, too.
 _WHOLE = ("release", "drift")
-_TELLING = ("drift",)
+_TELLING = ("drift", "selfcheck", "probe")
 _REBUILD = {
     "name": "rebuild",
     "long": "rebuild",
@@ -72,6 +73,13 @@ _RUNS = {
     "type": int,
     "default": 0,
     "help": "repeats of each selfcheck (default: selfcheck.runs in kbench.toml, or 1)",
+}
+_HUNKS = {
+    "name": "hunks",
+    "long": "hunks",
+    "type": int,
+    "default": MOST_PARTS,
+    "help": f"try at most so many parts of each gold patch (default: {MOST_PARTS})",
 }
 
 
@@ -160,6 +168,14 @@ class Graph:
             _leave(KbenchError(f"--runs must be a number from 1 up, not {wanted}"))
         self.plan.runs = wanted or self.plan.runs
         return self._each("selfcheck", lambda task: [f"build_images:{task}"])
+
+    @task_params([_HUNKS])
+    def task_probe(self, hunks: int) -> Iterator[Definition]:
+        """Leave out one hunk of the gold patch at a time: do the tests notice? --hunks N."""
+        if hunks < 1:
+            _leave(KbenchError(f"--hunks must be a number from 1 up, not {hunks}"))
+        self.plan.most_parts = hunks
+        return self._each("probe", lambda task: [f"selfcheck:{task}"])
 
     def task_release(self) -> Definition:
         """Make dist/<name>-<version>/ from what is checked, or say all that stands against it."""
@@ -285,7 +301,7 @@ class Graph:
     def _shown(self, step: str, subject: str) -> Iterable[str]:
         """The lines that a step which ended well has to show beside its summary."""
         report = self.plan.store.read(step, subject or DATASET) if step in _TELLING else None
-        return report.data["details"] if report else ()
+        return _details(report) if report else ()
 
     def _begin(self) -> None:
         """Before the first task: hold the dataset, and end in an orderly way on a signal."""
@@ -355,12 +371,13 @@ def _task_name(step: str, subject: str) -> str:
 
 
 def _details(report: Report) -> Iterable[str]:
-    """The lines below a failed report's summary: its findings with their mends, or its details."""
+    """The lines below a report's summary: its findings with their mends, or (and) its details."""
     for value in report.data.get("findings", ()):
         spot = f"{value['file']}: {value['where']}" if value["where"] else value["file"]
         yield f"{value['severity']}: {spot}: {value['message']} [{value['rule']}]"
         yield f"    {value['mend']}"
-    yield from report.data.get("details", ())
+    if report.step in _TELLING or not report.data.get("findings"):
+        yield from report.data.get("details", ())
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

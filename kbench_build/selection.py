@@ -9,10 +9,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
-_WITH_VALUE = frozenset({"-n", "--process", "-P", "--parallel-type", "-v", "--verbosity", "--runs"})
+_WITH_VALUE = frozenset(
+    {"-n", "--process", "-P", "--parallel-type", "-v", "--verbosity", "--runs", "--hunks"}
+)
 _ALONE = re.compile(
     r"-[acs]|-[nv]\d+|--(?:always-execute|continue|single|rebuild|deep)"
-    r"|--(?:process|parallel-type|verbosity|runs)=\w+"
+    r"|--(?:process|parallel-type|verbosity|runs|hunks)=\w+"
 )
 
 

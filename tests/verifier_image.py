@@ -19,12 +19,8 @@ PROGRAMS = "bash sh env git setsid dirname cp rm mkdir mv ln cat sleep touch chm
 @contextmanager
 def built(task: Box, folder: Path) -> Iterator[str]:
     """The image's name, while it is there; it holds the task's files too. Logs go to the folder."""
-    context = {"root.tar": _programs(), "task.tar": _tar(task.root)}
-    text = (
-        f"FROM scratch\nADD root.tar /\nADD task.tar /\n"
-        f"RUN mkdir -p /tmp /usr/bin && ln -s {_python()} /usr/bin/python3\n"
-        f"WORKDIR /{WORKDIR}\n"
-    )
+    context = {"root.tar": programs(), "task.tar": _tar(task.root)}
+    text = f"FROM scratch\nADD root.tar /\nADD task.tar /\nRUN {LINK_PYTHON}\nWORKDIR /{WORKDIR}\n"
     context["Dockerfile"] = text.encode()
     spec = engine_box.spec(folder, text, image=IMAGE, context=context)
     result = engine_box.engine.build(spec)
@@ -39,9 +35,12 @@ def _python() -> str:
     return str(Path(sys.base_prefix, "bin", f"python{sysconfig.get_python_version()}").resolve())
 
 
-def _programs() -> bytes:
+LINK_PYTHON = f"mkdir -p /tmp /usr/bin && ln -s {_python()} /usr/bin/python3"
+
+
+def programs(names: str = PROGRAMS) -> bytes:
     """A tar of the programs, the standard library and every library that they load."""
-    found = [f"/usr/bin/{name}" for name in PROGRAMS.split()]
+    found = [f"/usr/bin/{name}" for name in names.split()]
     library = Path(sysconfig.get_path("stdlib"))
     left_out = {"site-packages", "dist-packages", "test", "__pycache__", "idlelib", "lib2to3"}
     modules = [p for p in library.rglob("*") if p.is_file() and not left_out & set(p.parts)]

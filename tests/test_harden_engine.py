@@ -1,0 +1,75 @@
+"""A dataset in the older shape, hardened: what scored 1 without a solution scores 0."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kbench_build.cli import cli
+from kbench_build.rim.store import Store
+from tests import engine_box, verifier_image
+from tests.foreign_kit import OFFLINE_DOCKERFILE, TASKS, Foreign, make
+from tests.graph_kit import DODO, doit, write
+
+pytestmark = pytest.mark.engine
+
+NAMESPACE = f"{engine_box.NAMESPACE}-harden"
+IMAGE = f"{engine_box.NAMESPACE}/harden-tools:1"
+# The older shape lists as new what only stopped compiling; the shipped form's checks object.
+SETTINGS = f"""[dataset]
+namespace = "{NAMESPACE}"
+
+[[suppress]]
+rule = "expected/*"
+reason = "What is tested here is who gets a reward."
+"""
+# What the seal, the check of changes and the older scripts call beside what the verifier needs.
+MORE = (
+    "basename cmp comm cut find grep id mktemp printf readlink rmdir sed sort stat tail wc xargs "
+    "uname true false chown"
+)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Iterator[Foreign]:
+    """The two tasks, on a base that this machine's own programs make."""
+    text = f"FROM scratch\nADD root.tar /\nRUN {verifier_image.LINK_PYTHON}\n"
+    programs = verifier_image.programs(f"{verifier_image.PROGRAMS} {MORE}")
+    context = {"Dockerfile": text.encode(), "root.tar": programs}
+    built = engine_box.engine.build(engine_box.spec(tmp_path, text, image=IMAGE, context=context))
+    assert built.status == "built", built
+    made = make(
+        tmp_path / "older",
+        namespace=NAMESPACE,
+        base_dockerfile=OFFLINE_DOCKERFILE.format(image=IMAGE),
+        tooling="RUN command -v python3 || apt-get install -y python3 || true",
+    )
+    write(made.root / "dodo.py", DODO)
+    write(made.root / "kbench.toml", SETTINGS)
+    yield made
+    client = engine_box.engine._api.client
+    for name in [
+        tag for tag in engine_box.engine.images() if tag.startswith((f"{NAMESPACE}/", IMAGE))
+    ]:
+        client.remove_image(name, force=True)
+
+
+def rewards(made: Foreign, task: str) -> dict[str, float]:
+    """The last selfcheck's rewards, by kind of run."""
+    report = Store(made.root).read("selfcheck", task)
+    assert report is not None
+    return {run["kind"]: run["reward"] for run in report.data["results"]}
+
+
+def test_a_hardened_task_gives_nothing_for_nothing_and_1_for_the_fix(foreign: Foreign) -> None:
+    doit(foreign.root, "selfcheck", code=1)
+    assert rewards(foreign, TASKS[1]) == {"nop": 1.0, "oracle": 1.0}
+    arguments = ["--root", str(foreign.root), "--upstream", str(foreign.upstream.parent.parent)]
+    done = CliRunner().invoke(cli, ["harden", "--yes", *arguments])
+    assert done.exit_code == 0, done.output
+    doit(foreign.root, "seal", "selfcheck")
+    for task in TASKS:
+        assert rewards(foreign, task) == {"nop": 0.0, "oracle": 1.0}
+    checked = CliRunner().invoke(cli, ["harden", "--check", *arguments])
+    assert (checked.exit_code, checked.output) == (0, "2 nothing to do\n")

@@ -1,4 +1,4 @@
-"""Checks of `task.toml` beyond its schema: versions, names, provenance, network settings."""
+"""Checks of `task.toml` beyond its schema: versions, names, missing facts, network settings."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,12 +11,7 @@ from kbench_build.rules.recipes import base_commit
 
 HARBOR_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_SPDX_ID = r"(?:LicenseRef-|DocumentRef-[\w.-]+:LicenseRef-)?[A-Za-z0-9][A-Za-z0-9.-]*\+?"
-_SPDX = re.compile(
-    rf"\(*{_SPDX_ID}(?: WITH {_SPDX_ID})?\)*(?: (?:AND|OR) \(*{_SPDX_ID}(?: WITH {_SPDX_ID})?\)*)*"
-)
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_NO_LICENCE = frozenset({"NONE", "NOASSERTION", "unknown", "Unknown", "UNKNOWN", "Other", "other"})
 _SOURCE = (
     "repository_owner",
     "repository_name",
@@ -81,32 +76,6 @@ def _base_commit(task: Content) -> Iterator[Spot]:
     if commit and not _COMMIT.fullmatch(commit):
         message = f"{commit!r} is no full commit id of 40 lower-case hexadecimal digits"
         yield Spot(file=TASK, where="metadata.source.base_commit", message=message)
-
-
-def _licence(task: Content) -> Iterator[Spot]:
-    licence = table(task.config, "metadata", "source").get("license")
-    if not isinstance(licence, str) or not licence:
-        return
-    balanced = licence.count("(") == licence.count(")")
-    if licence in _NO_LICENCE or not _SPDX.fullmatch(licence) or not balanced:
-        message = f"{licence!r} is no SPDX expression that names a licence"
-        yield Spot(file=TASK, where="metadata.source.license", message=message)
-
-
-def _urls(task: Content) -> Iterator[Spot]:
-    source = table(task.config, "metadata", "source")
-    url, change = source.get("repository_url"), source.get("code_change_url")
-    if not isinstance(url, str):
-        return
-    home = url.rstrip("/").removesuffix(".git")
-    owner, name = source.get("repository_owner"), source.get("repository_name")
-    known = isinstance(owner, str) and isinstance(name, str)
-    if known and not home.lower().endswith(f"/{owner}/{name}".lower()):
-        message = f"{url!r} doesn't end in {owner}/{name}"
-        yield Spot(file=TASK, where="metadata.source.repository_url", message=message)
-    if isinstance(change, str) and change and not change.lower().startswith(f"{home}/".lower()):
-        message = f"{change!r} isn't below {home}"
-        yield Spot(file=TASK, where="metadata.source.code_change_url", message=message)
 
 
 def _network(task: Content) -> Iterator[Spot]:
@@ -231,20 +200,6 @@ CHECKS: tuple[Check[Content], ...] = (
         why="Names and short ids come to mean other commits over time.",
         mend="Write the full commit id.",
         find=_base_commit,
-    ),
-    Check(
-        id="provenance/licence",
-        severity="warning",
-        why="Who uses the release must know on what terms.",
-        mend="Write an SPDX expression, for instance Apache-2.0.",
-        find=_licence,
-    ),
-    Check(
-        id="provenance/urls",
-        severity="warning",
-        why="Facts about one repository that disagree make all of them doubtful.",
-        mend="Make owner, name and URLs agree.",
-        find=_urls,
     ),
     Check(
         id="network/hosts",

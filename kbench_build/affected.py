@@ -9,8 +9,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from kbench_build import digest
 from kbench_build.errors import KbenchError
@@ -22,6 +24,9 @@ from kbench_build.rim.worktree import Worktree, lay_out
 from kbench_build.rules.base_inputs import BaseInput
 from kbench_build.rules.images import Recipe
 from kbench_build.steps.validate import SOURCES
+
+if TYPE_CHECKING:
+    from kbench_build.rim.upstream import Holder
 
 _READ = (CONFIG, BASES, TASKS)
 _RULES = re.compile(r"kbench_build/runtime/.+|schemas/[^/]+\.schema\.json")
@@ -66,6 +71,17 @@ class Foreseen(Plan):
     def image_id(self, task: str) -> str:
         """The recipe of the image, in place of the image's id."""
         return self.recipe(task).digest
+
+    @cached_property
+    def _holders(self) -> Mapping[str, "Holder"]:
+        """None: who has a base commit is no part of a change, since its content is the same."""
+        return {}
+
+    @cached_property
+    def _surroundings(self) -> str:
+        """What all tasks' findings depend on, and where upstreams are looked for."""
+        config = self.config
+        return digest.of_json([super()._surroundings, config.mirrors, config.fetch])
 
     def recipe(self, task: str) -> Recipe:
         """The recipe; one that lacks a base counts by the rest."""

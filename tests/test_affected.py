@@ -294,6 +294,28 @@ def test_it_asks_no_engine_and_leaves_no_report(
     assert {path.name for path in (root / ".kbench").iterdir()} <= {"index"}
 
 
+def test_an_upstream_at_hand_is_no_change_and_naming_another_is(root: Path, tmp_path: Path) -> None:
+    upstream = tmp_path / "mirrors" / "acme" / "tool"
+    write(upstream / "a", "a\n")
+    git(upstream, "init", "-q")
+    commit(upstream)
+    held = git(upstream, "rev-parse", "HEAD").decode().strip()
+    names = 'repository_owner = "acme"\nrepository_name = "tool"\n'
+    edit(
+        root / "tasks" / ONE / "task.toml",
+        f'base_commit = "{"a" * 40}"\n',
+        f'base_commit = "{held}"\n{names}',
+    )
+    settings = (root / "kbench.toml").read_text()
+    write(root / "kbench.toml", f'{settings}[upstream]\nmirrors = "../../mirrors"\n')
+    commit(root)
+    assert doit(root, f"validate:{ONE}", code=None).stdout
+    write(root / "tasks" / TWO / "instruction.md", "changed\n")
+    assert run(root, base="HEAD") == [f"validate:{TWO}"]
+    edit(root / "kbench.toml", "../../mirrors", "../mirrors")
+    assert set(run(root, "--step", "validate", base="HEAD")) == VALIDATE
+
+
 # What can't be compared is one line.
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbench_build import __version__
+from kbench_build.commands.options import UPSTREAM
 from kbench_build.errors import KbenchError
 from kbench_build.model import DATASET, Finding, Report, Severity
 from kbench_build.rim.config import load_config
@@ -74,11 +75,7 @@ class Outcome:
     help="Exit 1 for a finding of this severity or a worse one.",
 )
 @click.option("--docs", default="", metavar="URL", help="Where docs/ is published; SARIF links it.")
-@click.option(
-    "--upstream",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder of upstream repositories or bundles (default: upstream.mirrors in kbench.toml).",
-)
+@UPSTREAM
 @click.option("--color/--no-color", default=None, help="Default: on a terminal, unless NO_COLOR.")
 def validate(
     words: tuple[str, ...],

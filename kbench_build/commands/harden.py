@@ -177,7 +177,8 @@ def _show(found: Iterable["Hardened"], *, colour: bool | None) -> None:
 
 def _show_diff(task: str, edit: "Edit", colour: bool | None) -> None:
     for line in _diff(task, edit):
-        styled = click.style(line, fg=_COLOURS.get(line[:1]), bold=line[:3] in ("---", "+++"))
+        bold = line[:3] in ("---", "+++") or None
+        styled = click.style(line, fg=_COLOURS.get(line[:1]), bold=bold)
         click.echo(styled, color=colour)
 
 

@@ -119,11 +119,9 @@ class _Drafter:
         missing = [place for place in _NEEDED if place not in self.files]
         if VERIFY in self.files:
             missing = [place for place in missing if place != PREPARE]
-        for place in missing:
-            message = "isn't there, or can't be read: this is for tasks with a hidden patch, "
-            message += "expected tests and a Dockerfile that calls prepare.sh"
-            self.refuse(place, [Refusal(line=0, reason=message)], "nothing, if it has another form")
         if missing:
+            reason = f"isn't in the older shape, which has {', '.join(missing)}"
+            self.refuse("", [Refusal(line=0, reason=reason)], "nothing, if another form is meant")
             return
         self.verify = self._held() if VERIFY in self.files else self._recognised(shipped)
         if self.verify is not None and not self.refusals:
@@ -158,7 +156,7 @@ class _Drafter:
         return Finding(
             rule=rule,
             severity=severity,
-            file=f"tasks/{self.task}/{place}",
+            file=f"tasks/{self.task}/{place}".rstrip("/"),
             where=f"line {refusal.line}" if refusal.line else "",
             message=printable(refusal.reason),
             mend=mend,

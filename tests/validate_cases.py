@@ -633,6 +633,40 @@ DEFECTS: list[tuple[str, str, Break, str, str]] = [
         "tests/expected_tests.json",
         "run_result",
     ),
+    (
+        "expected/impossible",
+        "shipped",
+        expect(lambda v: v["p2p_tests"].append("A.a\x07")),
+        "tests/expected_tests.json",
+        "p2p_tests[1]",
+    ),
+    (
+        "expected/changing-id",
+        "own",
+        expect(lambda v: v["n2p_tests"].append("A.reads Foo@1b2c3d4e")),
+        "tests/expected_tests.json",
+        "n2p_tests[0]",
+    ),
+    (
+        "expected/dropped",
+        "own",
+        both(
+            write("tests/compare.py", "if '[' in name:\n    continue\n"),
+            expect(lambda v: v["n2p_tests"].append("A.adds(int)[1]")),
+        ),
+        "tests/expected_tests.json",
+        "n2p_tests[0]",
+    ),
+    (
+        "expected/dropped",
+        "own",
+        both(
+            write("tests/compare.py", "name = case.get('name').strip()\n"),
+            expect(lambda v: v["n2p_tests"].append("A.adds ")),
+        ),
+        "tests/expected_tests.json",
+        "n2p_tests[0]",
+    ),
     ("verifier/shipped", "shipped", write("tests/test.sh", "exit 0\n"), "tests/test.sh", ""),
     ("verifier/shipped", "shipped", remove("tests/junit_compare.py"), "tests/junit_compare.py", ""),
     (
@@ -815,6 +849,15 @@ SOUND: list[tuple[str, str, Break]] = [
             lambda v: (
                 v["f2p_tests"].append('A.a "b" $--\n試'),
                 v["test_patch_result"]["failed_tests"].append('A.a "b" $--\n試'),
+            )
+        ),
+    ),
+    (
+        "a parameterised id, an address and an e-mail address",
+        "shipped",
+        expect(
+            lambda v: v["n2p_tests"].extend(
+                ["A.a(int)[1]", "A.to 0x00ff", "A.me@feed.example", "A.b "]
             )
         ),
     ),

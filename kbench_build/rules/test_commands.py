@@ -14,6 +14,8 @@ from pathlib import PurePosixPath
 
 _PATH = re.compile(r"(?:(?P<module>.+)/)?src/(?P<set>\w+)/(?:kotlin|java|groovy)/(?P<inside>.+)")
 _CALL = re.compile(r"(?:^|[\s;&|(])(?:\S*/)?(gradlew?|mvnw?)\s([^\n;&|<>]*)")
+# Comments on lines of their own, and redirections.
+_ASIDE = re.compile(r"^\s*#.*$|(?<=\s)\d*(?:>>?|<)&?[ \t]*[^\s;&|<>]+", re.MULTILINE)
 _TEST_TASK = re.compile(r"test|[a-z]\w*Test")
 _UNIT_TASK = re.compile(r"test\w*UnitTest")
 _SIDE_TASKS = frozenset(
@@ -53,7 +55,7 @@ class TestCommand:
 def commands_in_script(script: bytes) -> tuple[TestCommand, ...] | None:
     """The builds that a shell script calls; None where one can't be read for certain."""
     text = script.decode("utf-8", "replace").replace("\\\n", " ")
-    text = re.sub(r"(?m)^\s*#.*$", "", text)
+    text = _ASIDE.sub(" ", text)
     calls = []
     for match in _CALL.finditer(text):
         try:

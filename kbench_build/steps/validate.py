@@ -10,7 +10,7 @@ The checks are imported where they run: when all is up to date only digests are 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -36,18 +36,22 @@ STEP = "validate"
 TEST_PATCH = "tests/test.patch"
 _ELSEWHERE = frozenset(
     {"manifest/line", "manifest/unterminated", "bases/inputs"}
-    | {"tests/unstable", "tests/unguarded-hunk", "tests/passes-without-fix"}
+    | {"tests/unstable", "tests/unguarded-hunk", "tests/passes-without-fix", "suppress/unused"}
 )
+_AFTER = frozenset(rule for rule in _ELSEWHERE if rule.startswith("tests/"))
 _MOST_BYTES = 1 << 20
 _SCHEMAS = ("task", "expected_tests", "verify", "quarantine")
 # What decides which findings there are. A change elsewhere keeps every report.
 SOURCES = (
+    "rim/git.py",
+    "rim/process.py",
     "rim/schemas.py",
     "rim/task_files.py",
     "rim/upstream.py",
     "rules/added_tests.py",
     "rules/base_inputs.py",
     "rules/build_context.py",
+    "rules/build_lines.py",
     "rules/catalogue.py",
     "rules/content.py",
     "rules/dataset_checks.py",
@@ -60,6 +64,7 @@ SOURCES = (
     "rules/expected_worth.py",
     "rules/findings.py",
     "rules/hidden_tests.py",
+    "rules/images.py",
     "rules/layout.py",
     "rules/manifest.py",
     "rules/names.py",
@@ -71,7 +76,10 @@ SOURCES = (
     "rules/patches.py",
     "rules/provenance.py",
     "rules/quarantine.py",
+    "rules/recipe_trust.py",
     "rules/recipes.py",
+    "rules/shell.py",
+    "rules/shell_steps.py",
     "rules/renames.py",
     "rules/shipped.py",
     "rules/statement.py",
@@ -181,7 +189,21 @@ def validate_task(
         findings=(*check_task(known), *(check_on_base(base) if base else ())),
         suppressions=config.suppress,
         about=about,
+        unasked=_unasked(task=True, base=base is not None),
     )
+
+
+def _unasked(*, task: bool, base: bool) -> frozenset[str]:
+    """The rules that aren't asked about a subject: a task, or else the dataset as a whole.
+
+    `base` says whether its base commit was at hand.
+    """
+    from kbench_build.rules.catalogue import BASE_CHECKS, TASK_CHECKS  # noqa: PLC0415
+
+    # The statement's checks are sharper with the base commit, and so find less there.
+    of_task = frozenset(check.id for check in TASK_CHECKS)
+    of_task |= {check.id for check in BASE_CHECKS} if base else set()
+    return rule_ids() - of_task if task else of_task | _AFTER
 
 
 def _holder(root: Path, task: Content, config: Config) -> Holder:
@@ -384,6 +406,7 @@ def validate_dataset(
         findings=(*found, *check_dataset(whole)),
         suppressions=config.suppress,
         about=about,
+        unasked=_unasked(task=False, base=False),
     )
 
 
@@ -428,7 +451,9 @@ def _inputs_of(root: Path, repo: str) -> tuple[tuple[BaseInput, ...], tuple[Find
 
 def _texts(root: Path, repo: str, bases: tuple[Base, ...]) -> Mapping[str, str]:
     names = {b.dockerfile.removeprefix(f"{b.context}/") for b in bases if b.repo == repo}
-    texts = {name: _text(root / "bases" / repo / name) for name in (*names, ".dockerignore")}
+    scripts = (path.name for path in sorted((root / "bases" / repo).glob("*.sh")))
+    names |= {".dockerignore", *scripts}
+    texts = {name: _text(root / "bases" / repo / name) for name in sorted(names)}
     return {name: text for name, text in texts.items() if text is not None}
 
 
@@ -449,10 +474,19 @@ def _report(
     findings: Iterable[Finding],
     suppressions: tuple[Suppression, ...],
     about: Mapping[str, Any],
+    unasked: frozenset[str],
 ) -> Report:
-    from kbench_build.rules.findings import in_order, summary, suppress, to_json  # noqa: PLC0415
+    from kbench_build.rules.findings import (  # noqa: PLC0415
+        idle,
+        in_order,
+        summary,
+        suppress,
+        to_json,
+    )
 
     kept, answered = suppress(in_order(findings), subject, suppressions)
+    used = [(subject, each.finding) for each in answered]
+    kept += tuple(idle(suppressions, used, meant=subject.__eq__, unasked=unasked))
     return Report(
         step=STEP,
         subject=subject,
@@ -466,6 +500,35 @@ def _report(
             "suppressed": [{**to_json(a.finding), "reason": a.reason} for a in answered],
         },
     )
+
+
+def after_all(reports: Sequence[Report], suppressions: Sequence[Suppression]) -> Iterator[Report]:
+    """The reports of a whole dataset, with what only all of them together tell.
+
+    That is which suppressions for several tasks answer for nothing in any of them.
+    """
+    from kbench_build.rules.catalogue import BASE_CHECKS  # noqa: PLC0415
+    from kbench_build.rules.findings import from_json, idle, summary, to_json  # noqa: PLC0415
+
+    answered = [
+        (report.subject, from_json({k: v for k, v in value.items() if k != "reason"}))
+        for report in reports
+        for value in report.data["suppressed"]
+    ]
+    unasked = {check.id for check in BASE_CHECKS} | _AFTER
+    found = tuple(idle(suppressions, answered, meant=_is_pattern, unasked=unasked))
+    for report in reports:
+        if report.subject != DATASET or not found:
+            yield report
+            continue
+        listed = (*findings_of(report), *found)
+        data = {**report.data, "findings": [to_json(finding) for finding in listed]}
+        said = summary(listed, len(report.data["suppressed"]))
+        yield replace(report, summary=said, data=data)
+
+
+def _is_pattern(task: str) -> bool:
+    return bool(set("*?[") & set(task))
 
 
 def findings_of(report: Report) -> tuple[Finding, ...]:

@@ -6,18 +6,36 @@ from pathlib import Path
 from tests.defects.kit import BEFORE, FIXED, TESTED, UPSTREAM, Row, diff, git, small
 from tests.samples import SOURCE, SPEC, Sample
 
+_MORE = "".join(f"\n    @Test\n    fun more{n}() = check({n})\n" for n in range(3))
+
+
+def _longer(files: Mapping[str, str]) -> Mapping[str, str]:
+    """The files, with so many tests at the class's end that a change before doesn't reach it."""
+    return {**files, SPEC: files[SPEC].removesuffix("}\n") + _MORE + "}\n"}
+
+
+SPACIOUS, SPACIOUS_TESTED = _longer(BEFORE), _longer(TESTED)
 # A line of a test that ends in blanks, as in a text block.
-_BLANKS = {SPEC: TESTED[SPEC].replace("(1, 1))", '(1, 1), "text:   \n")')}
+_BLANKS = {SPEC: SPACIOUS_TESTED[SPEC].replace("(1, 1))", '(1, 1), "text:   \n")')}
 _LONG = "class Adder {\n    fun add(left: Int, right: Int) = left - right\n" + "    // ...\n" * 9
-_LAST = {
-    SPEC: BEFORE[SPEC].rstrip("}\n")
-    + "\n\n    @Test\n    fun two() = assertEquals(2, Adder().add(1, 1))\n}\n"
-}
 
 
-def at_hand(folder: Path, **files: Mapping[str, str]) -> Sample:
+def at_the_end(before: Mapping[str, str]) -> Mapping[str, str]:
+    """The hidden change of a test class: a test at its end."""
+    two = "\n    @Test\n    fun two() = assertEquals(2, Adder().add(1, 1))\n"
+    return {SPEC: before[SPEC].removesuffix("}\n") + two + "}\n"}
+
+
+def at_hand(
+    folder: Path,
+    *,
+    before: Mapping[str, str] = SPACIOUS,
+    fixed: Mapping[str, str] = FIXED,
+    tested: Mapping[str, str] = SPACIOUS_TESTED,
+    form: str = "own",
+) -> Sample:
     """The small dataset, whose upstream repository is at hand."""
-    sample = small(folder, **files)
+    sample = small(folder, before=before, fixed=fixed, tested=tested, form=form)
     (sample.root / "kbench.toml").write_text(f'[upstream]\nmirrors = "../{UPSTREAM}"\n')
     return sample
 
@@ -35,7 +53,7 @@ def _with_blanks(folder: Path) -> None:
 
 def _moved_base(folder: Path, *, cut_again: bool) -> None:
     """The base is a later commit than the one that the fix was cut from."""
-    sample = at_hand(folder, before={**BEFORE, SOURCE: f"{_LONG}}}\n"}, fixed=_long(FIXED))
+    sample = at_hand(folder, before={**SPACIOUS, SOURCE: f"{_LONG}}}\n"}, fixed=_long(FIXED))
     repository = folder / UPSTREAM / "acme" / "adder"
     old = git(repository, "rev-list", "--max-parents=0", "HEAD").decode().strip()
     git(repository, "checkout", "-q", "-b", "later", old)
@@ -79,14 +97,7 @@ def _tests_with_fixture(folder: Path) -> None:
 
 
 def _at_the_end(folder: Path) -> None:
-    at_hand(folder, tested=_LAST)
-
-
-def _put_back_first(folder: Path) -> None:
-    """The same patch, in a verifier that puts its files back before."""
-    sample = at_hand(folder, tested=_LAST)
-    first = "git checkout HEAD -- src/test\n"
-    sample.write("tests/test.sh", f"{first}git apply /tests/test.patch\n./gradlew test\n")
+    at_hand(folder, tested=at_the_end(SPACIOUS))
 
 
 ROWS = (
@@ -103,6 +114,6 @@ ROWS = (
         row="blocked by an honest agent",
         rule="patch/blocks-own-tests",
         defect=_at_the_end,
-        twin=_put_back_first,
+        twin=at_hand,
     ),
 )

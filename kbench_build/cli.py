@@ -1,4 +1,4 @@
-"""The `kbench` command: what readers of a release need, and what changes a dataset's files.
+"""The `kbench` command: what needs no graph, and what changes a dataset's files.
 
 What is a function of files is `doit`'s. Exit codes: 0 fine, 1 findings or files that differ, 2 a
 call or a set-up that can't be used, 130 interrupted.
@@ -24,7 +24,7 @@ from kbench_build.errors import KbenchError
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kbench")
 def cli() -> None:
-    """Check releases of benchmarks, and keep a dataset's tasks current.
+    """Adopt and check datasets, keep their tasks current, and check releases of benchmarks.
 
     What is built from files is built by doit: try `doit list` in a dataset's root.
     """

@@ -22,6 +22,12 @@ def run(*words: str | Path) -> Result:
     return done
 
 
+def block(language: str) -> str:
+    """The first code block of a language in the page about adoption."""
+    page = (ROOT / "docs" / "adopt.md").read_text(encoding="utf-8")
+    return page.split(f"```{language}\n", 1)[1].split("```", 1)[0]
+
+
 def contents(root: Path) -> dict[str, bytes]:
     files = (path for path in root.rglob("*") if path.is_file())
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
@@ -42,6 +48,13 @@ def test_it_writes_two_files_and_touches_nothing_else(foreign: Path) -> None:
     assert {name: after[name] for name in before} == before
     assert after["dodo.py"] == (ROOT / "dodo.py").read_bytes()
     assert ".gitignore" in done.stdout
+
+
+def test_the_page_shows_both_files_as_they_are_written(tmp_path: Path) -> None:
+    root = foreign_kit.make(tmp_path).root.rename(tmp_path / "the-dataset")
+    run(root)
+    assert block("python") == (root / "dodo.py").read_text()
+    assert block("toml") == (root / "kbench.toml").read_text()
 
 
 def test_afterwards_plain_doit_works(foreign: Path) -> None:

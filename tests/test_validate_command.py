@@ -234,6 +234,18 @@ def test_a_key_is_found_in_its_file(tmp_path: Path) -> None:
 # Hostile data.
 
 
+def test_a_pipe_a_link_and_a_huge_document_are_findings(tmp_path: Path) -> None:
+    root = make_dataset(tmp_path, tasks=3)
+    os.mkfifo(root / "tasks/acme__tool-1/tests/pipe")
+    (root / "tasks/acme__tool-1/tests/out").symlink_to("/etc/passwd")
+    with (root / "tasks/acme__tool-2/task.toml").open("r+b") as file:
+        file.truncate(100 << 20)
+    said = of_subjects(as_json(root, code=1))
+    found = {f["file"].rpartition("/")[2] for f in said["acme__tool-1"]["findings"]}
+    assert {"pipe", "out"} <= found
+    assert "layout/unreadable" in {f["rule"] for f in said["acme__tool-2"]["findings"]}
+
+
 def test_ten_thousand_findings_and_odd_names_break_no_form(tmp_path: Path) -> None:
     root = make_dataset(tmp_path, tasks=1)
     git(tmp_path, "init", "-q")

@@ -78,7 +78,7 @@ _HUNKS = {
     "name": "hunks",
     "long": "hunks",
     "type": int,
-    "default": MOST_PARTS,
+    "default": 0,
     "help": f"try at most so many parts of each gold patch (default: {MOST_PARTS})",
 }
 
@@ -172,9 +172,10 @@ class Graph:
     @task_params([_HUNKS])
     def task_probe(self, hunks: int) -> Iterator[Definition]:
         """Leave out one hunk of the gold patch at a time: do the tests notice? --hunks N."""
-        if hunks < 1:
-            _leave(KbenchError(f"--hunks must be a number from 1 up, not {hunks}"))
-        self.plan.most_parts = hunks
+        wanted = hunks or int(get_var("hunks", 0))
+        if wanted < 0:
+            _leave(KbenchError(f"--hunks must be a number from 1 up, not {wanted}"))
+        self.plan.most_parts = wanted or self.plan.most_parts
         return self._each("probe", lambda task: [f"selfcheck:{task}"])
 
     def task_release(self) -> Definition:

@@ -15,6 +15,7 @@ from tests.graph_kit import command, counts, doit, environment, lines, make_data
 
 pytestmark = pytest.mark.engine
 
+TOOL = "acme__tool-1"
 NAMESPACE = f"{engine_box.NAMESPACE}-graph"
 
 
@@ -105,6 +106,15 @@ def test_rebuild_forces_and_runs_repeats(root: Path) -> None:
     assert report.data["runs"] == 3
     assert built(doit(root, "selfcheck", "--runs", "2").stdout) == {}
     assert built(doit(root, "runs=4", "selfcheck:*tool-1").stdout)["selfcheck"] == ["acme__tool-1"]
+
+
+def test_a_probe_waits_for_the_selfcheck_and_holds(root: Path) -> None:
+    assert "from 1 up" in doit(root, "probe", "--hunks", "-1", code=2).stderr
+    first = doit(root, "probe:acme__tool-1").stdout
+    assert (lines(first, "selfcheck"), lines(first, "probe")) == ([TOOL], [TOOL])
+    assert "not probed: there is no solution/fix.patch" in first
+    assert lines(doit(root, "hunks=90", "probe:acme__tool-1").stdout, "probe") == []
+    assert lines(doit(root).stdout, "probe") == []
 
 
 def test_a_verifier_that_rewards_nothing_is_found_and_named(root: Path) -> None:

@@ -14,6 +14,7 @@ from kbench_build.steps import validate
 from kbench_build.steps.survey import survey
 from tests.samples import TASK, Sample, patches, rules
 
+FAMILIES = ("duplicate/", "network/")
 FIX = patches()[0]
 OTHER_FIX = FIX.replace(b"twice", b"thrice")
 
@@ -32,7 +33,7 @@ def add(sample: Sample, task: str, *edits: tuple[str, str], fix: bytes = OTHER_F
 
 def said(sample: Sample) -> list[tuple[str, str, str]]:
     found = validate.findings_of(sample.validate_dataset())
-    return [(f.rule, f.file, f.message) for f in found]
+    return [(f.rule, f.file, f.message) for f in found if f.rule.startswith(FAMILIES)]
 
 
 def test_one_change_under_two_ids_is_found(tmp_path: Path) -> None:
@@ -114,7 +115,8 @@ def test_a_task_whose_network_differs_from_nearly_all_others_is_found(tmp_path: 
     add(sample, "acme_more-1", ('"adder"', '"more"'), ('"*.example.net"', '"x.org"'), fix=b"")
     add(sample, "acme_open-1", ('"adder"', '"open"'), ('"no-network"', '"public"'), fix=b"")
     found = validate.findings_of(sample.validate_dataset())
-    assert [(f.rule, f.file, f.where, f.message) for f in found] == [
+    mine = [f for f in found if f.rule.startswith(FAMILIES)]
+    assert [(f.rule, f.file, f.where, f.message) for f in mine] == [
         (
             "network/deviation",
             "tasks/acme_more-1/task.toml",
@@ -150,7 +152,7 @@ def test_a_suppressed_duplicate_is_listed_with_its_reason(tmp_path: Path, task: 
     answer = Suppression(rule="duplicate/change", task=task, reason="both halves of it")
     sample.config = replace(sample.config, suppress=(answer,))
     report = sample.validate_dataset()
-    assert report.summary == "1 suppressed"
+    assert "duplicate/change" not in rules(validate.findings_of(report))
     assert [s["reason"] for s in report.data["suppressed"]] == ["both halves of it"]
 
 
@@ -176,11 +178,12 @@ def test_the_graph_goes_by_what_the_index_knows(tmp_path: Path) -> None:
     plan = Plan(tmp_path)
     before = plan.steps["validate"].inputs("@dataset")
     report = plan.run("validate", "@dataset")
-    assert rules(validate.findings_of(report)) == ["duplicate/change"]
+    assert "duplicate/change" in rules(validate.findings_of(report))
     sample.edit("task.toml", 'code_change_id = "7"', 'code_change_id = "9"')
     later = Plan(tmp_path)
     assert later.steps["validate"].inputs("@dataset") != before
-    assert rules(validate.findings_of(later.run("validate", "@dataset"))) == []
+    again = validate.findings_of(later.run("validate", "@dataset"))
+    assert "duplicate/change" not in rules(again)
     assert survey(tmp_path).traits[TASK].startswith("acme/adder\t9\t")
 
 

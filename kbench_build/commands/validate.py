@@ -101,6 +101,8 @@ def validate(
     with _opened(root) as found:
         dataset = _with_mirrors(found, upstream)
         reports = list(_checked(dataset, _subjects(dataset, names)))
+        if not names:
+            reports = _together(reports, dataset)
     outcome = Outcome(root=root, reports=reports, shown=_down_to(severity), docs=docs)
     colour = "NO_COLOR" not in os.environ and None if color is None else color
     for line in _FORMATS[style](outcome):
@@ -179,6 +181,13 @@ def _checked(dataset: Dataset, subjects: Sequence[str]) -> Iterator[Report]:
     bases = parse_manifest(dataset.manifest)[0]
     for subject in _shown_on_terminal(subjects):
         yield _as_laid_out(check(subject, dataset=dataset, bases=bases), dataset)
+
+
+def _together(reports: Sequence[Report], dataset: Dataset) -> list[Report]:
+    """The reports about everything, with what only all of them together tell."""
+    from kbench_build.steps.validate import after_all  # noqa: PLC0415
+
+    return list(after_all(reports, dataset.config.suppress))
 
 
 def _shown_on_terminal(subjects: Sequence[str]) -> Iterable[str]:

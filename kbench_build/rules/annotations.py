@@ -18,13 +18,23 @@ _IN_PROPERTY = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", 
 
 
 def commands(placed: Sequence[Placed], summary: str) -> Iterator[str]:
-    """One command a finding, as many as are shown; then one with the summary of all."""
+    """One command a finding, as many as are shown; what was suppressed; a summary of all."""
     counting = [item for item in placed if not item.reason]
     shown = [item for severity in _COMMANDS for item in _first(counting, severity)]
     yield from map(_command, shown)
     rest = len(counting) - len(shown)
     more = f"; {rest} of them aren't annotated: `kbench validate` lists all" if rest else ""
+    yield from _answered([item for item in placed if item.reason])
     yield f"::notice title=kbench validate::{f'{summary}{more}'.translate(_IN_DATA)}"
+
+
+def _answered(placed: Sequence[Placed]) -> Iterator[str]:
+    """What was answered for and why: in the log alone, for it is nothing to mend."""
+    if placed:
+        yield f"::group::{len(placed)} suppressed"
+        for item in placed:
+            yield f"suppressed: {item.finding} ({item.reason})".translate(_IN_DATA)
+        yield "::endgroup::"
 
 
 def _first(placed: Iterable[Placed], severity: Severity) -> Sequence[Placed]:

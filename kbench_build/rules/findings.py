@@ -7,7 +7,7 @@ number and in length, however hostile the data. Which checks there are stands in
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -139,6 +139,35 @@ def answers(suppression: Suppression, finding: Finding, subject: str) -> bool:
     top, _, rest = finding.file.partition("/")
     about = rest.partition("/")[0] if top == "tasks" else ""
     return subject == DATASET and bool(about) and fnmatchcase(about, suppression.task)
+
+
+IDLE = "suppress/unused"
+
+
+def idle(
+    suppressions: Sequence[Suppression],
+    answered: Iterable[tuple[str, Finding]],
+    *,
+    meant: Callable[[str], bool],
+    unasked: Iterable[str],
+) -> Iterator[Finding]:
+    """A finding for each suppression that answers for nothing, though all that it may be for ran.
+
+    `answered` are what was suppressed, each with its subject; `meant` tells which patterns of tasks
+    were all asked, `unasked` are the rules that weren't.
+    """
+    used, left = list(answered), tuple(unasked)
+    for index, item in enumerate(suppressions):
+        known = meant(item.task) and not any(fnmatchcase(rule, item.rule) for rule in left)
+        if known and not any(answers(item, finding, subject) for subject, finding in used):
+            yield Finding(
+                rule=IDLE,
+                severity="warning",
+                file="kbench.toml",
+                where=f"suppress[{index}]",
+                message=printable(f"answers for nothing: {item.rule} finds nothing in {item.task}"),
+                mend="Delete it: what it was for is mended, and it would hide the next one.",
+            )
 
 
 def summary(findings: Iterable[Finding], suppressed: int = 0) -> str:

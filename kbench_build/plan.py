@@ -18,7 +18,7 @@ from kbench_build.digest import of_tree
 from kbench_build.errors import EngineError, KbenchError
 from kbench_build.model import DATASET, Base, Report
 from kbench_build.rim.dataset import BASES, TASKS
-from kbench_build.rim.store import ReportHead, Store
+from kbench_build.rim.store import STATE, ReportHead, Store
 from kbench_build.rules.base_inputs import BaseInput, identity, made_from, parse_inputs
 from kbench_build.rules.build_context import sources
 from kbench_build.rules.dockerfile import images, parse_dockerfile
@@ -354,6 +354,9 @@ class Plan:
         """
         from kbench_build.rim.upstream import Want, holders  # noqa: PLC0415
 
+        mirrors, fetch = self.config.mirrors, self.config.fetch
+        if not (mirrors or fetch or (self.root / STATE / "inputs").is_dir()):
+            return {}
         wants = [
             Want(
                 task=name,
@@ -363,7 +366,6 @@ class Plan:
             )
             for name, facts in self.survey.tasks.items()
         ]
-        mirrors, fetch = self.config.mirrors, self.config.fetch
         return holders(self.root, wants, mirrors=mirrors, fetch=fetch)
 
     def _bundles(self, froms: tuple[str, ...]) -> tuple[Path, ...]:
@@ -398,8 +400,16 @@ class Plan:
             image_id=self.image_id(task),
             solution=facts.parts["solution"],
             tests=facts.parts["tests"],
+            instruction=facts.parts["instruction"],
             base_commit=facts.base_commit,
+            answers=self._leaks_answered_for,
         )
+
+    @cached_property
+    def _leaks_answered_for(self) -> Sequence[tuple[str, str, str]]:
+        """Suppressions that can be meant for what is found in an image's layers."""
+        known = self.config.suppress
+        return [(s.rule, s.task, s.reason) for s in known if s.rule.startswith(("leak", "*", "["))]
 
     def _seal(self, task: str) -> Report:
         from kbench_build.steps import seal  # noqa: PLC0415
@@ -411,6 +421,8 @@ class Plan:
             image=self.image_id(task),
             inputs=self._seal_inputs(task),
             upstreams=self._upstreams(task),
+            others={t: i for t in self._sealed() if t != task and (i := self.image_id(t))},
+            suppressions=self.config.suppress,
         )
 
     def _upstreams(self, task: str) -> Sequence[Path]:

@@ -1,13 +1,16 @@
 """What tests of the seal share: running the script, and proving a folder as if it were an image."""
 
+import hashlib
 import io
 import subprocess
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from kbench_build.model import Report
+from kbench_build.rim.engines import tars
 from kbench_build.steps.seal import seal
 from tests.seal_routes import ENV, Site
 
@@ -15,7 +18,7 @@ RUNTIME = Path(__file__).parent.parent / "kbench_build" / "runtime"
 TASK = "acme_parser-7"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class FolderImage:
     """An engine for one image, whose checkout is a folder here."""
 
@@ -32,6 +35,30 @@ class FolderImage:
 
     def workdir(self, image: str) -> str:
         return "/" if image == "nowhere" else "/home/checkout"
+
+    def layers(self, image: str) -> Sequence[str]:
+        return [] if image in ("empty", "nowhere") else [layer_id(self._layer)]
+
+    def save(self, _images: Sequence[str]) -> Iterator[bytes]:
+        yield saved_image([self._layer])
+
+    @cached_property
+    def _layer(self) -> bytes:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            archive.add(self.place, arcname="home/checkout")
+        return buffer.getvalue()
+
+
+def layer_id(layer: bytes) -> str:
+    """The diff id of a layer's tar."""
+    return f"sha256:{hashlib.sha256(layer).hexdigest()}"
+
+
+def saved_image(layers: Sequence[bytes]) -> bytes:
+    """What `docker save` gives, in Docker's own form."""
+    members: dict[str, Path | bytes] = {f"{n:064x}/layer.tar": x for n, x in enumerate(layers)}
+    return b"".join(tars.stream({"manifest.json": b"[]", **members}))
 
 
 def run_script(

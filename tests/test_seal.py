@@ -8,6 +8,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_a_sealed_checkout_is_proven(
     version = git(tmp_path, "--version")
     # The patches make 4 blobs, 3 changed folders and 3 roots; later history has other commits.
     assert report.data["proof"] == {
-        "version": 1,
+        "version": 2,
         "base_commit": upstream.base,
         "history": history,
         "head": "ref: refs/heads/main",
@@ -113,6 +114,7 @@ def test_a_sealed_checkout_is_proven(
         "other_files": 0,
         "bytes_read": report.data["proof"]["bytes_read"],
         "forbidden_ids": report.data["proof"]["forbidden_ids"],
+        "image": report.data["proof"]["image"],
         "workdir": "/home/checkout",
         "git": version,
     }
@@ -473,7 +475,7 @@ def test_a_checkout_without_a_repository_is_sealed(site: Site, tmp_path: Path) -
     report = prove(site, tmp_path)
     assert report.ok
     assert report.data["proof"]["history"] == "absent"
-    assert report.summary == "sealed: no repository in the checkout"
+    assert report.summary == "sealed: no repository in the checkout, 4 files in 1 layer searched"
     (site.folder / "copy.kt").write_bytes(b"object OnlyInTheFix\n")
     assert rules(prove(site, tmp_path)) == {"seal.fix-file"}
 
@@ -609,10 +611,13 @@ def test_sha256_repositories_are_proven_alike(tmp_path: Path) -> None:
 
 
 def test_inputs_change_with_everything_that_is_read() -> None:
-    known = {"image_id": "i", "solution": "s", "tests": "t", "base_commit": "b"}
+    names = ("image_id", "solution", "tests", "instruction", "base_commit")
+    known: dict[str, Any] = {name: name for name in names}
     digests = {seal_inputs(**known), *(seal_inputs(**{**known, key: "other"}) for key in known)}
-    assert len(digests) == 5
-    assert seal_inputs(image_id="i", solution="s", tests="t", base_commit=None) not in digests
+    digests |= {seal_inputs(**known, answers=[("leak/pack", "*", "theirs")])}
+    without = {key: value for key, value in known.items() if key != "base_commit"}
+    digests |= {seal_inputs(**without, base_commit=None)}
+    assert len(digests) == 8
 
 
 def test_an_old_way_of_sealing_is_found_wanting(clone: Site, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import IO, Literal, cast
 
 from kbench_build.errors import EngineError
 from kbench_build.model import CheckoutFile, GitName
+from kbench_build.rim.matcher import Matcher
 
 _CHUNK = 1 << 20
 _TEXT_LIMIT = 8 << 20
@@ -28,8 +29,11 @@ class CheckoutContents:
 
     `top`: what the path itself is; `git`: what stands at .git. `texts`: files in .git other than
     objects, as far as they are small; `kept`: their size. `objects`: files below .git/objects, by
-    path, where they were put. `nested`: folders below the top that are repositories themselves.
+    path, where they were put. `marks`: numbers of the texts that a file's first bytes hold.
+    `nested`: folders below the top that are repositories themselves.
     """
+
+    matcher: Matcher
 
     top: Literal["folder", "other"] = "other"
     git: Literal["folder", "absent", "other"] = "absent"
@@ -37,6 +41,7 @@ class CheckoutContents:
     texts: dict[str, bytes] = field(default_factory=dict)
     objects: dict[str, Path] = field(default_factory=dict)
     files: dict[str, CheckoutFile] = field(default_factory=dict)
+    marks: dict[str, frozenset[int]] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
     kept: int = 0
 
@@ -55,13 +60,15 @@ class CheckoutContents:
         return tuple(sorted(own | {p for p in bare if not p.endswith("/.git")}))
 
 
-def read_checkout(stream: Iterable[bytes], scratch: Path, algorithm: str) -> CheckoutContents:
+def read_checkout(
+    stream: Iterable[bytes], scratch: Path, algorithm: str, matcher: Matcher | None = None
+) -> CheckoutContents:
     """Read the tar of a folder (members below its last path component, as `docker cp` gives it).
 
-    `algorithm` is the repository's: `sha1` or `sha256`. Raises `EngineError` for a broken stream;
-    `FileNotFoundError` of the stream itself passes.
+    `algorithm` is the repository's: `sha1` or `sha256`. `matcher` searches every file outside .git.
+    Raises `EngineError` for a broken stream; `FileNotFoundError` of the stream itself passes.
     """
-    contents = CheckoutContents()
+    contents = CheckoutContents(matcher=matcher or Matcher(()))
     try:
         reader = cast(IO[bytes], _Reader(iter(stream)))
         with tarfile.open(fileobj=reader, mode="r|") as archive:
@@ -147,7 +154,6 @@ def _take_file(
     path: str,
     algorithm: str,
 ) -> None:
-    # The one place where every file of the checkout passes by: a scan of contents belongs here.
     content = archive.extractfile(member) if member.isreg() else None
     if member.issym():
         blob = _blob_id(algorithm, member.linkname.encode("utf-8", "surrogateescape"))
@@ -156,7 +162,7 @@ def _take_file(
         _, _, target = member.linkname.strip("/").partition("/")
         file = _hard_link(contents, path, target)
     elif content is not None:
-        file = _regular(member, content, path, algorithm)
+        file = _regular(contents, member, content, path, algorithm)
     else:
         file = CheckoutFile(path=path, mode="special", id="", text_id="", size=0)
     contents.files[path] = file
@@ -172,9 +178,15 @@ def _hard_link(contents: CheckoutContents, path: str, target: str) -> CheckoutFi
 
 
 def _regular(
-    member: tarfile.TarInfo, content: IO[bytes], path: str, algorithm: str
+    contents: CheckoutContents,
+    member: tarfile.TarInfo,
+    content: IO[bytes],
+    path: str,
+    algorithm: str,
 ) -> CheckoutFile:
     start = content.read(_TEXT_LIMIT)
+    if marks := contents.matcher.numbers(start):
+        contents.marks[path] = marks
     if len(start) == member.size:
         blob = _blob_id(algorithm, start)
         text = _blob_id(algorithm, start.replace(b"\r\n", b"\n")) if b"\r\n" in start else blob

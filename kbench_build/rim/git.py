@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kbench_build.errors import KbenchError
@@ -192,6 +192,15 @@ class ObjectStore:
         for patch in patches:
             self.git("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch, index=index)
         return self.git("write-tree", index=index).stdout.decode().strip()
+
+    def blobs(self, ids: Iterable[str], largest: int) -> Iterator[tuple[str, bytes]]:
+        """Id and content of those that are files, up to a size; others are passed over."""
+        asked = "".join(f"{each}\n" for each in ids).encode()
+        form = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
+        lines = self.git("cat-file", form, stdin=asked).stdout.decode().splitlines()
+        for object_id, kind, size in (line.split(" ") for line in lines if line.count(" ") == 2):
+            if kind == "blob" and int(size) <= largest:
+                yield object_id, self.git("cat-file", "blob", object_id).stdout
 
     def after(self, commit: str, patches: Sequence[bytes]) -> frozenset[str]:
         """Ids of the blobs and trees that differ once the patches are applied one after another.

@@ -13,7 +13,7 @@ import mmap
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ _MOST_HITS = 5_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sought:
+class Wanted:
     """What is looked for in the layers of one image.
 
     `digest` names the texts. `short` are the numbers of those that count in small files alone.
@@ -65,12 +65,12 @@ class LayerSource(Protocol):
 
 
 def read_layers(
-    root: Path, engine: LayerSource, mine: Sought, others: Sequence[Sought] = ()
+    root: Path, engine: LayerSource, mine: Wanted, others: Iterable[Callable[[], Wanted]] = ()
 ) -> tuple[LayerFound, ...]:
     """What the layers of an image hold, the lowest first.
 
-    A layer that has to be read is searched for what `others` seek in it as well, and layers of
-    those that stand on the same are read along. Raises `EngineError`.
+    A layer that has to be read is searched for what `others` want in it as well (they are asked
+    only then), and layers of images that stand on the same are read along. Raises `EngineError`.
     """
     store = LayerStore(root)
     layers = engine.layers(mine.image)
@@ -78,16 +78,16 @@ def read_layers(
         with store.held():
             # Another process may have read them meanwhile.
             if any(not store.has(layer, mine.digest) for layer in layers):
-                _read(store, engine, mine, others)
+                _read(store, engine, mine, [other() for other in others])
     return tuple(store.found(layer, mine.digest) for layer in layers)
 
 
-def _read(store: "LayerStore", engine: LayerSource, mine: Sought, others: Sequence[Sought]) -> None:
+def _read(store: "LayerStore", engine: LayerSource, mine: Wanted, others: Sequence[Wanted]) -> None:
     seekers = {s.image: s for s in (mine, *others)}.values()
     stand_on = {s.image: tuple(dict.fromkeys(engine.layers(s.image))) for s in seekers}
     own = set(stand_on[mine.image])
     shared = {s.image: len(own & set(stand_on[s.image])) for s in seekers}
-    missing: dict[str, list[Sought]] = {}
+    missing: dict[str, list[Wanted]] = {}
     for seeker in seekers:
         for layer in stand_on[seeker.image]:
             if not store.has(layer, seeker.digest):
@@ -106,7 +106,7 @@ def _read(store: "LayerStore", engine: LayerSource, mine: Sought, others: Sequen
         raise EngineError(f"the engine gave an image without its layer {min(left)}")
 
 
-def _scan(store: "LayerStore", layer: str, data: memoryview, seekers: Sequence[Sought]) -> None:
+def _scan(store: "LayerStore", layer: str, data: memoryview, seekers: Sequence[Wanted]) -> None:
     """Search a layer for the texts of all at once, and keep what each of them is told."""
     texts = tuple(dict.fromkeys(text for seeker in seekers for text in seeker.texts))
     numbers = {text: number for number, text in enumerate(texts)}

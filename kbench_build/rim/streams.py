@@ -42,7 +42,7 @@ def _gzip(data: memoryview) -> Iterator[bytes]:
 
 def _zstandard(data: memoryview) -> Iterator[bytes]:
     unpacker = zstandard.ZstdDecompressor(max_window_size=_MOST_MEMORY // 2)
-    with unpacker.stream_reader(_View(data), read_across_frames=True) as file:
+    with unpacker.stream_reader(data, read_across_frames=True) as file:
         while piece := file.read(PIECE):
             yield piece
 

@@ -27,13 +27,14 @@ _WORD = re.compile(rb"[^\W\d_]{2,}")
 # What any project may write: where names come from, whose the file is, what a test begins with.
 _ORDINARY = re.compile(
     rb"(?:import|package|from|using|use|export \*|#\s*include|#!|require|include|module)\b"
+    rb"|<\?xml|<!doctype|.*\bxmlns[:=]|http://\S+\">$|-----(?:begin|end) "
     rb"|(?:\W|\d)*(?:copyright|licen[sc]ed? |spdx-|permission is hereby|distributed (?:under|on))"
     rb"|const [\w{}, ]+ = require\(",
     re.IGNORECASE,
 )
 _DECLARED = re.compile(
     rb"\b(?:class|interface|object|enum|struct|trait|record|fun|func|fn|def|function|type|typealias"
-    rb"|const|val|var|let)\s+(?:<[^<>]*>\s*)?(?:\w+(?:<[^<>]*>)?\??\.)*(\w{8,80})"
+    rb"|const|val|var|let)\s+(?:<[^<>]*>\s*)?(?:\w+(?:<[^<>]*>)?\??\.)*(\w{8,80})\b(?!\??\.|<[^<>]*>\.)"
 )
 _TEXT = re.compile(rb"\"((?:[^\"\\\n$]|\\.){12,200})\"|'((?:[^'\\\n]|\\.){12,200})'")
 # A name that is one plain word says nothing; a compiler keeps these as they are.
@@ -112,10 +113,15 @@ def _words(file: FilePatch, before: bytes) -> Iterator[Mark]:
         names.add(PurePosixPath(file.new).stem.encode("utf-8", "surrogateescape"))
     texts = {match[1] or match[2] for match in _TEXT.finditer(added)}
     telling = {n for n in names if len(n) >= 8 and _JOINED.search(n)}
-    telling |= {t for t in texts if len(_WORD.findall(t)) >= _WORDS_IN_A_LINE and b"\\" not in t}
+    telling |= {t for t in texts if len(_WORD.findall(t)) >= _WORDS_IN_A_LINE and _is_own(t)}
     for word in sorted(telling):
         if word not in before:
             yield Mark(kind="word", text=word, group=_group(file))
+
+
+def _is_own(text: bytes) -> bool:
+    """Whether a text in quotes is none that the outside world gives."""
+    return b"\\" not in text and b"://" not in text and not text.startswith(b"-//")
 
 
 def _group(file: FilePatch) -> str:

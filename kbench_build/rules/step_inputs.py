@@ -3,17 +3,31 @@
 Apart from the steps: a run with nothing to do asks for thousands of these and needs nothing else.
 """
 
+from collections.abc import Sequence
+
 from kbench_build import digest
 
 # Raised with every change of what is proven, or of how it is run: older reports are then stale.
-SEAL_VERSION = 1
+SEAL_VERSION = 2
 SELFCHECK_VERSION = 2
 PROBE_VERSION = 1
 
 
-def seal_inputs(*, image_id: str, solution: str, tests: str, base_commit: str | None) -> str:
-    """Digest of all that the proof reads: the image, the patches' folders, the base commit."""
-    return digest.of_json([SEAL_VERSION, image_id, solution, tests, base_commit])
+def seal_inputs(
+    *,
+    image_id: str,
+    solution: str,
+    tests: str,
+    instruction: str,
+    base_commit: str | None,
+    answers: Sequence[Sequence[str]] = (),
+) -> str:
+    """Digest of all that the proof reads: the image, the patches' folders, the base commit.
+
+    The instruction, because what it tells is no secret; `answers` are the suppressions that count.
+    """
+    parts = [SEAL_VERSION, image_id, solution, tests, instruction, base_commit]
+    return digest.of_json([*parts, [list(answer) for answer in answers]])
 
 
 def selfcheck_inputs(*, image_id: str, solution: str, tests: str, settings: str) -> str:

@@ -1,30 +1,38 @@
-"""Prove that the checkout in a task image holds the base commit and nothing of the fix.
+"""Prove that a task image holds the base commit and nothing of the fix.
 
-Promises: the image is only read, never run, and how it was sealed plays no part: objects, refs and
-names are compared with what the base commit's id itself implies. Leaves to others: files of the
-image outside the checkout.
+Promises: the image is only read, never run, and how it was sealed plays no part: the checkout's
+objects, refs and names are compared with what the base commit's id itself implies, and every layer
+of the image is searched for the fix, once for all tasks that stand on it.
 """
 
 import json
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from kbench_build.errors import KbenchError
-from kbench_build.model import Finding, Report
+from kbench_build.model import Finding, LayerFound, Report, Suppression
 from kbench_build.rim.checkout import CheckoutContents, read_checkout
 from kbench_build.rim.dataset import TASKS, read_task_toml
 from kbench_build.rim.git import ObjectStore, git_version, ids_beyond
+from kbench_build.rim.layer_scan import LEAST_CONTENT, content_digest
+from kbench_build.rim.layers import LayerStore, Wanted, read_layers
+from kbench_build.rim.matcher import Matcher
 from kbench_build.rim.process import ProcessError
-from kbench_build.rules.findings import to_json
-from kbench_build.rules.fix_ids import Forbidden, post_image_ids
+from kbench_build.rules import leaks
+from kbench_build.rules.findings import suppress, to_json
+from kbench_build.rules.fix_ids import FixIds, Forbidden, post_image_ids
+from kbench_build.rules.fix_marks import Marks, marks_of, new_files
 from kbench_build.rules.seal import MEND, Expected, Found, prove
 
 STEP = "seal"
 _PATCHES = ("solution/fix.patch", "tests/test.patch")
+# A file of the fix that is larger isn't compared; its lines are searched for all the same.
+_LARGEST_FIXED = 32 << 20
 
 
 class ImageReader(Protocol):
@@ -38,6 +46,14 @@ class ImageReader(Protocol):
         """The folder that the image's commands start in."""
         ...
 
+    def layers(self, image: str) -> Sequence[str]:
+        """The diff ids of an image's layers, the lowest first."""
+        ...
+
+    def save(self, images: Sequence[str]) -> Iterator[bytes]:
+        """Images as one archive, each layer once."""
+        ...
+
 
 def seal(
     root: Path,
@@ -47,22 +63,38 @@ def seal(
     image: str,
     inputs: str,
     upstreams: Sequence[Path] = (),
+    others: Mapping[str, str] | None = None,
+    suppressions: Sequence[Suppression] = (),
 ) -> Report:
     """Prove the seal of one task's image.
 
     `upstreams` are bundles or git folders of the task's upstream repository, where at hand: then
-    ids of all later history are searched for too. Findings are in `data["findings"]`, the evidence
-    in `data["proof"]`.
+    ids of all later history are searched for too. `others` are images of the dataset's other tasks
+    by id: a layer that must be read is searched for their fixes as well. Only what is found by the
+    search of layers can be suppressed. Findings are in `data["findings"]`, the evidence in
+    `data["proof"]`.
     """
     started = time.monotonic()
     place = root / TASKS / task
     base = _base_commit(root, task)
     workdir = _workdir(place, engine, image)
+    marks = _marks(place)
+    layers = _layers(root, engine, {**(others or {}), task: image}, task)
     with tempfile.TemporaryDirectory(prefix="kbench-seal-") as folder:
         scratch = Path(folder)
-        contents = _contents(engine, image, workdir, scratch, _algorithm(base))
-        findings, proof = _judge(place, base, contents, scratch, upstreams)
+        contents = _contents(
+            engine,
+            image,
+            workdir,
+            scratch=scratch,
+            algorithm=_algorithm(base),
+            matcher=Matcher([mark.text for mark in marks.each]),
+        )
+        judged = _Judged(root=root, place=place, base=base, workdir=workdir, marks=marks)
+        findings, leaking, proof = judged.of(contents, layers, scratch, upstreams)
     proof |= {"workdir": workdir, "git": git_version()}
+    kept, answered = suppress(leaking, task, suppressions)
+    findings = (*findings, *kept)
     return Report(
         step=STEP,
         subject=task,
@@ -73,26 +105,109 @@ def seal(
         data={
             "proof": proof,
             "findings": [to_json(f) for f in findings],
+            "suppressed": [{**to_json(a.finding), "reason": a.reason} for a in answered],
             "details": [f"{f}\n    {f.mend}" for f in findings],
         },
     )
 
 
-def _judge(
-    place: Path,
-    base: str,
-    contents: CheckoutContents,
-    scratch: Path,
-    upstreams: Sequence[Path],
-) -> tuple[tuple[Finding, ...], dict[str, Any]]:
-    file = f"{TASKS}/{place.name}/environment/Dockerfile"
-    store = ObjectStore(scratch / "store", _algorithm(base))
-    found = _found(contents, store, base)
-    forbidden = _forbidden(place, store, base, upstreams, scratch)
-    findings, proof = prove(found, Expected(file=file, base=base, forbidden=forbidden))
-    if contents.top != "folder":
-        findings = (_no_checkout(file), *findings)
-    return findings, proof.as_json()
+def _marks(place: Path) -> Marks:
+    return marks_of([_bytes(place / name) for name in _PATCHES], _bytes(place / "instruction.md"))
+
+
+def _layers(
+    root: Path, engine: ImageReader, images: Mapping[str, str], task: str
+) -> tuple[LayerFound, ...]:
+    """What is in the layers of a task's image; read for all tasks at once, where not known yet."""
+    wanted = {name: _wanted(root / TASKS / name, image) for name, image in images.items()}
+    mine = wanted.pop(task)
+    return read_layers(root, engine, mine(), wanted.values())
+
+
+def _wanted(place: Path, image: str) -> Callable[[], Wanted]:
+    def wanted() -> Wanted:
+        marks = _marks(place)
+        return Wanted(
+            image=image,
+            digest=marks.digest,
+            texts=tuple(mark.text for mark in marks.each),
+            short=frozenset(n for n, mark in enumerate(marks.each) if mark.kind == "word"),
+        )
+
+    return wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """A task whose image is judged: its base commit, and where its checkout stands."""
+
+    root: Path
+    place: Path
+    base: str
+    workdir: str
+    marks: Marks
+
+    def of(
+        self,
+        contents: CheckoutContents,
+        layers: Sequence[LayerFound],
+        scratch: Path,
+        upstreams: Sequence[Path],
+    ) -> tuple[tuple[Finding, ...], tuple[Finding, ...], dict[str, Any]]:
+        """What breaks the seal, what leaks from the layers, and the proof of both."""
+        file = f"{TASKS}/{self.place.name}/environment/Dockerfile"
+        store = ObjectStore(scratch / "store", _algorithm(self.base))
+        found = _found(contents, store, self.base)
+        forbidden = _forbidden(self.place, store, self.base, upstreams, scratch)
+        expected = Expected(file=file, base=self.base, forbidden=forbidden)
+        findings, proof = prove(found, expected)
+        if contents.top != "folder":
+            findings = (_no_checkout(file), *findings)
+        sought = self._sought(
+            file=file,
+            contents=contents,
+            found=found,
+            forbidden=forbidden,
+            store=store,
+            layers=layers,
+        )
+        leaking, searched = leaks.judge(layers, sought)
+        return findings, leaking, {**proof.as_json(), "image": searched.as_json()}
+
+    def _sought(
+        self,
+        *,
+        file: str,
+        contents: CheckoutContents,
+        found: Found,
+        forbidden: Forbidden,
+        store: ObjectStore,
+        layers: Sequence[LayerFound],
+    ) -> leaks.Sought:
+        ids = FixIds(forbidden, reachable=found.reachable, own=found.own)
+        fixed = self._fixed_files(store, forbidden.after - found.own)
+        commits = (i for i in found.reachable if found.stored.get(i) == "commit")
+        known = LayerStore(self.root)
+        return leaks.Sought(
+            file=file,
+            marks=self.marks,
+            at_base=leaks.at_base(contents.marks, found.files, found.tree),
+            checkout=self.workdir.strip("/"),
+            fixed={x.layer: [p for _, p in known.places_of(x.layer, fixed)] for x in layers},
+            compared=len(fixed),
+            stored=found.stored,
+            project=frozenset(commits),
+            fix=ids.whole,
+            prefixes=ids.prefixes,
+        )
+
+    def _fixed_files(self, store: ObjectStore, ids: Collection[str]) -> frozenset[bytes]:
+        """Digests of the files that the fix and the hidden tests make, where they can be had."""
+        patches = [_bytes(self.place / name) for name in _PATCHES]
+        contents = [content for _, content in store.blobs(ids, _LARGEST_FIXED)]
+        if not self.base:
+            contents += [content for _, content in new_files(patches)]
+        return frozenset(content_digest(c) for c in contents if len(c) >= LEAST_CONTENT)
 
 
 def _algorithm(base: str) -> str:
@@ -100,7 +215,13 @@ def _algorithm(base: str) -> str:
 
 
 def _contents(
-    engine: ImageReader, image: str, workdir: str, scratch: Path, algorithm: str
+    engine: ImageReader,
+    image: str,
+    workdir: str,
+    *,
+    scratch: Path,
+    algorithm: str,
+    matcher: Matcher,
 ) -> CheckoutContents:
     objects = scratch / "objects"
     objects.mkdir()
@@ -111,10 +232,10 @@ def _contents(
         try:
             if whole:
                 next(stream, None)
-                return CheckoutContents(top="folder", git="other")
-            return read_checkout(stream, objects, algorithm)
+                return CheckoutContents(matcher=matcher, top="folder", git="other")
+            return read_checkout(stream, objects, algorithm, matcher)
         except FileNotFoundError:
-            return CheckoutContents(top="folder" if whole else "other")
+            return CheckoutContents(matcher=matcher, top="folder" if whole else "other")
 
 
 def _passed_on(stream: Iterator[bytes]) -> Generator[bytes, None, None]:
@@ -217,8 +338,12 @@ def _no_checkout(file: str) -> Finding:
 def _summary(findings: Sequence[Finding], proof: Mapping[str, Any]) -> str:
     if findings:
         return f"not sealed: {len(findings)} findings, first: {findings[0]}"
+    image = proof["image"]
+    count = len(image["layers"])
+    layers = f"{count} layer{'' if count == 1 else 's'}"
+    read = f"{image['files'] + image['members']} files in {layers} searched"
     if proof["history"] == "absent":
-        return "sealed: no repository in the checkout"
+        return f"sealed: no repository in the checkout, {read}"
     objects, history = proof["objects"], proof["history"]
     searched = proof["forbidden_ids"]["searched"]
-    return f"sealed: {objects} objects, history {history}, {searched} ids of the fix searched"
+    return f"sealed: {objects} objects, history {history}, {searched} ids of the fix, {read}"

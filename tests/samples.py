@@ -16,6 +16,7 @@ from kbench_build.steps import validate
 
 TASK = "acme_adder-7"
 BASE = "a" * 40
+DIGEST = f"sha256:{'b' * 64}"
 MANIFEST = "adder history Dockerfile.history\nadder jdk17 Dockerfile.jdk17\n"
 SOURCE = "src/main/kotlin/Adder.kt"
 SPEC = "src/test/kotlin/AdderTest.kt"
@@ -94,6 +95,30 @@ COPY --from=sealed /home/adder /home/adder
 COPY prepare.sh check_git_changes.sh /opt/kbench/
 RUN bash /opt/kbench/prepare.sh
 WORKDIR /home/adder
+"""
+
+# A sound verifier of a task's own: it fails closed.
+OWN_TEST = """#!/bin/bash
+PATH=/usr/bin:/bin
+echo 0 > /logs/verifier/reward.txt
+cd /home/adder || exit 1
+git apply /tests/test.patch || exit 1
+find . -path '*/build/test-results/*' -name '*.xml' -delete
+./gradlew --offline test --continue
+if python3 /tests/compare.py .; then
+  echo 1 > /logs/verifier/reward.txt
+fi
+"""
+
+PLAIN_TEST = """#!/bin/bash
+echo 0 > /logs/verifier/reward.txt
+cd /app || exit 1
+cp /tests/adder.spec.js spec/adder.spec.js || exit 1
+npx mocha spec/adder.spec.js
+status=$?
+if [ $status -eq 0 ]; then
+  echo 1 > /logs/verifier/reward.txt
+fi
 """
 
 
@@ -225,18 +250,19 @@ class Sample:
         self._shipped()
         self.remove("tests/verify.json")
         self.remove("tests/verify_checkout.py")
-        self.write("tests/test.sh", "git apply /tests/test.patch\n./gradlew test\n")
+        self.write("tests/test.sh", OWN_TEST)
+        self.write("tests/compare.py", "raise SystemExit(1)\n")
 
     def _plain(self) -> None:
         self._common(PLAIN_TOML)
-        self.write("environment/Dockerfile", "FROM ubuntu:24.04\nWORKDIR /app\n")
+        self.write("environment/Dockerfile", f"FROM ubuntu:24.04@{DIGEST}\nWORKDIR /app\n")
         self.write("solution/solve.sh", "patch -p1 < /solution/fix.patch\n")
-        self.write("tests/test.sh", "npm test\necho $? > /logs/verifier/reward.txt\n")
+        self.write("tests/test.sh", PLAIN_TEST)
 
     def _with_bases(self) -> None:
         _put(self.root / "bases/manifest", MANIFEST)
         _put(self.root / "bases/adder/Dockerfile.history", "FROM kotlin-bench/adder:jdk17\n")
-        _put(self.root / "bases/adder/Dockerfile.jdk17", "FROM debian:bookworm\n")
+        _put(self.root / "bases/adder/Dockerfile.jdk17", f"FROM debian:bookworm@{DIGEST}\n")
 
 
 def _put(path: Path, content: str | bytes) -> None:

@@ -10,6 +10,7 @@ from kbench_build.model import DATASET, Suppression
 from kbench_build.rim.config import Config
 from kbench_build.rules.dataset_checks import DATASET_CHECKS
 from kbench_build.steps import validate
+from tests.recipe_cases import DEFECTS as RECIPES
 from tests.samples import MANIFEST, TASK, Sample, rules
 
 Break = Callable[[Path], object]
@@ -136,7 +137,7 @@ def test_every_check_has_a_defect_that_shows_it() -> None:
     shown = {rule for rule, *_ in DEFECTS} | {"dataset/empty", "suppress/unknown"}
     # Those that need several tasks are in test_duplicates.
     shown |= {f"duplicate/{what}" for what in ("change", "fix", "tag", "owner")}
-    shown.add("network/deviation")
+    shown |= {"network/deviation", *(f"bases/{rule}" for rule, *_ in RECIPES)}
     assert {check.id for check in DATASET_CHECKS} <= shown
 
 

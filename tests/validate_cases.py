@@ -770,7 +770,7 @@ SOUND: list[tuple[str, str, Break]] = [
         "plain",
         both(
             write("environment/data/a.json", "{}"),
-            write("environment/Dockerfile", "FROM a:1\nCOPY . /app\n"),
+            write("environment/Dockerfile", "FROM scratch\nCOPY . /app\n"),
         ),
     ),
     (
@@ -778,7 +778,7 @@ SOUND: list[tuple[str, str, Break]] = [
         "plain",
         both(
             write("environment/data/a.json", "{}"),
-            write("environment/Dockerfile", 'FROM a:1\nCOPY --chown=1 ["data", "/app"]\n'),
+            write("environment/Dockerfile", 'FROM scratch\nCOPY --chown=1 ["data", "/app"]\n'),
         ),
     ),
     (
@@ -786,7 +786,7 @@ SOUND: list[tuple[str, str, Break]] = [
         "plain",
         both(
             write("environment/a.json", "{}"),
-            write("environment/Dockerfile", "FROM a:1\nADD *.json /app/\n"),
+            write("environment/Dockerfile", "FROM scratch\nADD *.json /app/\n"),
         ),
     ),
     (
@@ -794,13 +794,14 @@ SOUND: list[tuple[str, str, Break]] = [
         "plain",
         write(
             "environment/Dockerfile",
-            "FROM a:1\nADD https://example.org/x.tar /x\nCOPY <<END /etc/x\nCOPY missing /y\nEND\n",
+            "FROM scratch\nADD --checksum=sha256:aa https://example.org/x.tar /x\n"
+            "COPY <<END /etc/x\nCOPY missing /y\nEND\n",
         ),
     ),
     (
         "an argument with a default",
         "plain",
-        write("environment/Dockerfile", "ARG TAG=24.04\nFROM ubuntu:${TAG}\n"),
+        write("environment/Dockerfile", "ARG TAG=24.04@sha256:aa\nFROM ubuntu:${TAG}\n"),
     ),
     (
         "a stage named like nothing built",

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from kbench_build.model import Base, FolderEntry
 from kbench_build.rules.build_context import sources
+from kbench_build.rules.build_lines import Line, build_lines
 from kbench_build.rules.dockerfile import Instruction, parse_dockerfile
 from kbench_build.rules.expected_tests import Expected, expected_of
 from kbench_build.rules.names import (
@@ -186,6 +187,20 @@ class Content:
     def copied(self) -> tuple[str, ...]:
         """The paths and patterns of the build context that the Dockerfile copies."""
         return sources(self.dockerfile or ())
+
+    @cached_property
+    def built(self) -> tuple[Line, ...]:
+        """The commands that its image's build runs, those of scripts beside the Dockerfile too.
+
+        Scripts that ship with this project are left out: they are the same everywhere.
+        """
+        scripts = {
+            path.rpartition("/")[2]: (path, data.decode("utf-8", "replace"))
+            for path, data in self.data.items()
+            if path.startswith("environment/") and path.endswith(".sh")
+            if self.around.shipped.get(path) != data
+        }
+        return build_lines(DOCKERFILE, self.dockerfile or (), scripts)
 
     @property
     def documents(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

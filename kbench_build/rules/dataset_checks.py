@@ -1,6 +1,6 @@
 """Checks of a dataset as a whole: what is beside the tasks, its bases, and its suppressions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kbench_build.model import DATASET, Base, FileEntry, Finding, Suppression
@@ -12,6 +12,7 @@ from kbench_build.rules.duplicates import ambiguous, deviating, same_change, sam
 from kbench_build.rules.findings import Check, Spot, run_checks
 from kbench_build.rules.layout import colliding
 from kbench_build.rules.manifest import MANIFEST
+from kbench_build.rules.recipe_trust import QUESTIONS, Question, base_recipe, spots
 from kbench_build.rules.recipes import copy_problems, from_problems
 from kbench_build.rules.traits import Traits
 
@@ -20,9 +21,9 @@ from kbench_build.rules.traits import Traits
 class Whole:
     """A dataset: its tasks' ids, what else lies in `tasks/`, its bases and their folders.
 
-    `folders` and `texts` go by repository: the files of `bases/<repo>/`, and the Dockerfiles (by
-    path in it) as text. `inputs` are the generated files of each repository. `rules` are the ids of
-    all rules that there are. `traits` go by task.
+    `folders` and `texts` go by repository: the files of `bases/<repo>/`, and the Dockerfiles and
+    scripts (by path in it) as text. `inputs` are the generated files of each repository. `rules`
+    are the ids of all rules that there are. `traits` go by task.
     """
 
     tasks: tuple[str, ...]
@@ -76,6 +77,22 @@ def _from(dataset: Whole) -> Iterator[Spot]:
     for base, instructions in _recipes(dataset):
         for where, message in from_problems(instructions, dataset.namespace, known):
             yield Spot(file=base.dockerfile, where=where, message=message)
+
+
+def _asked(question: Question) -> Callable[[Whole], Iterator[Spot]]:
+    """A question about recipes, asked of every base's Dockerfile and the scripts that it runs."""
+
+    def find(dataset: Whole) -> Iterator[Spot]:
+        for base, instructions in _recipes(dataset):
+            recipe = base_recipe(base.dockerfile, instructions, _scripts(dataset, base))
+            yield from spots(question.ask(recipe, dataset.namespace))
+
+    return find
+
+
+def _scripts(dataset: Whole, base: Base) -> Mapping[str, tuple[str, str]]:
+    texts = dataset.texts.get(base.repo, {}).items()
+    return {name: (f"{base.context}/{name}", text) for name, text in texts if name.endswith(".sh")}
 
 
 def _circles(dataset: Whole) -> Iterator[Spot]:
@@ -256,6 +273,16 @@ DATASET_CHECKS: tuple[Check[Whole], ...] = (
         why="The build stops at a COPY whose source is missing.",
         mend="Add the file, or describe in inputs.toml how it is made.",
         find=_copied,
+    ),
+    *(
+        Check(
+            id=f"bases/{question.name}",
+            severity=question.severity,
+            why=question.why,
+            mend=question.mend,
+            find=_asked(question),
+        )
+        for question in QUESTIONS
     ),
     Check(
         id="bases/input-tag",

@@ -8,9 +8,10 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _HEREDOC = re.compile(r"<<-?([\"']?)([A-Za-z_]\w*)\1")
+_MOST_HEREDOCS = 20
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 _ESCAPE_DIRECTIVE = re.compile(r"#\s*escape\s*=\s*`\s*$", re.IGNORECASE)
 _REMOTE = re.compile(r"(?:https?|ftp|ssh|git)://|git@|[^/]+\.git(?:#|$)")
@@ -18,11 +19,17 @@ _REMOTE = re.compile(r"(?:https?|ftp|ssh|git)://|git@|[^/]+\.git(?:#|$)")
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """One instruction: its first line (from 1), its upper-case name, its joined arguments."""
+    """One instruction: its first line (from 1), its upper-case name, its joined arguments.
+
+    `source` are its lines as the shell would read them, each where it was: without the name, with
+    comments between them left out. `bodies` are its here-documents, each with its first line.
+    """
 
     line: int
     name: str
     arguments: str
+    source: str = field(default="", compare=False, repr=False)
+    bodies: tuple[tuple[int, str], ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,33 +63,47 @@ def _instructions(lines: list[str]) -> Iterator[Instruction]:
     while at < len(lines):
         start = at
         parts: list[str] = []
+        source: list[str] = []
         while at < len(lines):
             line = lines[at].strip()
             at += 1
             if not line or line.startswith("#"):
                 if not parts:
                     break
+                source.append("\\")
                 continue
             parts.append(line.removesuffix(mark).strip())
-            if not line.endswith(mark):
+            goes_on = line.endswith(mark)
+            source.append(f"{line.removesuffix(mark)}\\" if goes_on else line)
+            if not goes_on:
                 break
         name, _, arguments = " ".join(parts).partition(" ")
         if name:
-            yield Instruction(line=start + 1, name=name.upper(), arguments=arguments.strip())
-            at = _after_heredocs(lines, at, name, arguments)
+            at, bodies = _heredocs(lines, at, name, arguments)
+            yield Instruction(
+                line=start + 1,
+                name=name.upper(),
+                arguments=arguments.strip(),
+                source="\n".join(source)[len(name) :],
+                bodies=bodies,
+            )
 
 
-def _after_heredocs(lines: list[str], at: int, name: str, arguments: str) -> int:
-    """The line after the bodies of the heredocs that an instruction opens."""
+def _heredocs(
+    lines: list[str], at: int, name: str, arguments: str
+) -> tuple[int, tuple[tuple[int, str], ...]]:
+    """The line after the heredocs that an instruction opens, and (first line, text) of each."""
+    bodies: list[tuple[int, str]] = []
     if name.upper() not in {"RUN", "COPY", "ADD"}:
-        return at
-    for _, word in _HEREDOC.findall(arguments):
-        body = at
-        while body < len(lines) and lines[body].strip() != word:
-            body += 1
-        if body < len(lines):
-            at = body + 1
-    return at
+        return at, ()
+    for _, word in _HEREDOC.findall(arguments)[:_MOST_HEREDOCS]:
+        end = at
+        while end < len(lines) and lines[end].strip() != word:
+            end += 1
+        if end < len(lines):
+            bodies.append((at + 1, "\n".join(lines[at:end])))
+            at = end + 1
+    return at, tuple(bodies)
 
 
 def stages(instructions: tuple[Instruction, ...]) -> tuple[Stage, ...]:

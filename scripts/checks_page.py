@@ -192,7 +192,8 @@ def _overview() -> Iterator[str]:
     yield "| --- | --- | --- |"
     for family, (title, about) in FAMILIES.items():
         number = len(_of(family)) + len(OTHERS.get(family, ()))
-        yield f"| [{title}](#{_anchor(title)}) | {number} | {about.partition('. ')[0].rstrip('.')} |"
+        short = about.partition(". ")[0].rstrip(".")
+        yield f"| [{title}](#{_anchor(title)}) | {number} | {short} |"
     yield ""
 
 

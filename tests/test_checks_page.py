@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 from runpy import run_path
+from typing import Any
 
 import pytest
 
 from kbench_build.rules.catalogue import BASE_CHECKS, TASK_CHECKS
 from kbench_build.rules.dataset_checks import DATASET_CHECKS
+from kbench_build.rules.findings import Check
 from kbench_build.rules.sarif import anchor
 from kbench_build.steps.validate import rule_ids
 from tests.test_house import PACKAGE
@@ -17,7 +19,7 @@ from tests.test_house import PACKAGE
 SCRIPT = run_path(str(PACKAGE.parent / "scripts" / "checks_page.py"))
 FAMILIES, OTHERS, PAGE, page = (SCRIPT[name] for name in ("FAMILIES", "OTHERS", "PAGE", "page"))
 
-CHECKS = (*TASK_CHECKS, *BASE_CHECKS, *DATASET_CHECKS)
+CHECKS: tuple[Check[Any], ...] = (*TASK_CHECKS, *BASE_CHECKS, *DATASET_CHECKS)
 OTHER_RULES = [rule for rules in OTHERS.values() for rule in rules]
 # What looks like a rule in the code and is none: keys of files, and paths.
 NO_RULES = re.compile(
@@ -36,7 +38,8 @@ def test_the_script_says_whether_the_page_is_current(tmp_path: Path) -> None:
     assert subprocess.run(command, cwd=root, check=False, timeout=60).returncode == 0
     code = (
         "import sys, pathlib; sys.argv = ['x', '--check']; sys.path.insert(0, 'scripts');"
-        f"import checks_page as page; page.ROOT = pathlib.Path({str(tmp_path)!r}); page.PAGE = page.ROOT / 'checks.md';"
+        f"import checks_page as page; page.ROOT = pathlib.Path({str(tmp_path)!r});"
+        "page.PAGE = page.ROOT / 'checks.md';"
         "page.PAGE.write_text('old'); sys.exit(page.main())"
     )
     done = subprocess.run(
@@ -69,9 +72,8 @@ def test_every_rule_in_the_code_stands_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
-def test_a_check_says_why_in_a_sentence_and_how_to_mend_it(check: object) -> None:
-    why, mend = (str(getattr(check, key)) for key in ("why", "mend"))
-    assert why.endswith(".")
-    assert mend.endswith(".")
-    assert why.count(". ") == 0, "one sentence"
-    assert len(why) <= 240
+def test_a_check_says_why_in_a_sentence_and_how_to_mend_it(check: Check[Any]) -> None:
+    assert check.why.endswith(".")
+    assert check.mend.endswith(".")
+    assert check.why.count(". ") == 0, "one sentence"
+    assert len(check.why) <= 240

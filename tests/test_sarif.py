@@ -172,6 +172,15 @@ def test_annotations_are_as_many_as_github_shows() -> None:
     )
 
 
+def test_what_was_answered_for_is_in_the_log_and_no_command_of_any_kind() -> None:
+    finding = replace(FINDING, file="tasks/a/##[add-mask]\n::error::x")
+    said = list(annotations.commands([place(finding, reason="so")] * 60, ""))
+    assert said[0] == "::group::60 suppressed"
+    assert len(said) == 1 + 50 + 3
+    assert all(line.startswith("suppressed: ") and "##[" not in line for line in said[1:51])
+    assert said[51:53] == ["and 10 more: `kbench validate` lists all", "::endgroup::"]
+
+
 def test_an_annotation_has_file_line_column_and_title() -> None:
     said = next(iter(annotations.commands([place(FINDING)], "")))
     assert said == (

@@ -12,6 +12,8 @@ from kbench_build.rules.places import Placed
 
 # Of each kind GitHub shows ten a step. The summary is one of the notices.
 MOST_OF_A_KIND = 10
+# Of what was answered for, which stands in the log alone.
+MOST_LISTED = 50
 _COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "note": "notice"}
 _IN_DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _IN_PROPERTY = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
@@ -32,8 +34,12 @@ def _answered(placed: Sequence[Placed]) -> Iterator[str]:
     """What was answered for and why: in the log alone, for it is nothing to mend."""
     if placed:
         yield f"::group::{len(placed)} suppressed"
-        for item in placed:
-            yield f"suppressed: {item.finding} ({item.reason})".translate(_IN_DATA)
+        for item in placed[:MOST_LISTED]:
+            said = f"suppressed: {item.finding} ({item.reason})".translate(_IN_DATA)
+            # An older kind of command, which may stand anywhere in a line.
+            yield said.replace("##[", "## [")
+        if len(placed) > MOST_LISTED:
+            yield f"and {len(placed) - MOST_LISTED} more: `kbench validate` lists all"
         yield "::endgroup::"
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 from kbench_build.errors import KbenchError
 from kbench_build.rim.config import Config, load_config
+from kbench_build.rim.task_files import read_whole
 from kbench_build.rim.toml import read_toml
 from kbench_build.rim.tree import ignored
 
 TASKS = "tasks"
 BASES = "bases"
 _LARGEST_FIX = 64 << 20
+_LARGEST_MANIFEST = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +50,12 @@ def open_dataset(root: Path) -> Dataset:
 def _manifest(root: Path) -> str:
     path = root / BASES / "manifest"
     try:
-        # newline="" keeps the file's own line ends: the rules look at them.
-        with path.open(encoding="utf-8", newline="") as file:
-            return file.read()
+        # Its own line ends are kept: the rules look at them.
+        return read_whole(path, f"{BASES}/manifest", _LARGEST_MANIFEST).decode("utf-8")
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:
         raise KbenchError(f"{BASES}/manifest: byte {error.start} isn't UTF-8") from error
-    except OSError as error:
-        raise KbenchError(f"{BASES}/manifest: can't be read: {error.strerror}") from error
 
 
 def read_task_toml(root: Path, task: str) -> dict[str, Any]:

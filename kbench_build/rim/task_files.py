@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from kbench_build.errors import KbenchError
 from kbench_build.model import FolderEntry
 from kbench_build.rim.tree import ignored
 
@@ -68,6 +69,19 @@ def _leads_inside(link: str, folder: str) -> bool:
     except OSError:
         return False
     return real.startswith(os.path.realpath(folder) + os.sep)
+
+
+def read_whole(path: Path, name: str, most: int) -> bytes:
+    """A regular file's content, at most so many bytes. A missing one is a `FileNotFoundError`.
+
+    Whatever else is wrong is a `KbenchError` that begins with `name`.
+    """
+    content = _read(os.fspath(path), most)
+    if isinstance(content, str):
+        if not os.path.lexists(path):
+            raise FileNotFoundError(path)
+        raise KbenchError(f"{name}: {content}")
+    return content
 
 
 def read_text(path: Path, most: int) -> str:

@@ -12,12 +12,11 @@ folder of `inputs.toml`) that writes it, the `sources` it is made from, and exac
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kbench_build import digest
+from kbench_build import digest, toml
 from kbench_build.model import FileEntry, Finding
 from kbench_build.rules.build_context import takes
 
@@ -57,8 +56,8 @@ def inputs_file(repo: str) -> str:
 def parse_inputs(text: str, repo: str) -> tuple[tuple[BaseInput, ...], tuple[Finding, ...]]:
     """The inputs that can be read, and what is wrong with the others."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = toml.loads(text)
+    except toml.TOMLDecodeError as error:
         return (), (_finding(repo, "", str(error)),)
     tables = document.get("input", [])
     if not isinstance(tables, list) or set(document) - {"input"}:

@@ -5,6 +5,7 @@ whether or not it ends with a newline.
 """
 
 import re
+from collections.abc import Mapping
 
 from kbench_build.model import Base, Finding
 
@@ -18,7 +19,7 @@ _RESERVED = "task"
 
 def parse_manifest(text: str) -> tuple[tuple[Base, ...], tuple[Finding, ...]]:
     """The bases in the order of their lines, and what is wrong with the other lines."""
-    bases: list[Base] = []
+    bases: dict[str, Base] = {}
     findings: list[Finding] = []
     for number, line in enumerate(text.splitlines(), start=1):
         fields = line.partition("#")[0].split()
@@ -29,15 +30,14 @@ def parse_manifest(text: str) -> tuple[tuple[Base, ...], tuple[Finding, ...]]:
             findings.append(_finding(number, *problem))
         else:
             repo, tag, dockerfile = fields
-            bases.append(
-                Base(repo=repo, tag=tag, dockerfile=f"bases/{repo}/{dockerfile}", line=number)
-            )
+            base = Base(repo=repo, tag=tag, dockerfile=f"bases/{repo}/{dockerfile}", line=number)
+            bases[base.name] = base
     if text and not text.endswith("\n"):
         findings.append(_unterminated(len(text.splitlines())))
-    return tuple(bases), tuple(findings)
+    return tuple(bases.values()), tuple(findings)
 
 
-def _problem(fields: list[str], earlier: list[Base]) -> tuple[str, str] | None:
+def _problem(fields: list[str], earlier: Mapping[str, Base]) -> tuple[str, str] | None:
     """What is wrong with a line's fields and how to mend it."""
     if len(fields) != 3:
         return (
@@ -57,7 +57,7 @@ def _problem(fields: list[str], earlier: list[Base]) -> tuple[str, str] | None:
             f"the Dockerfile {dockerfile!r} lies outside bases/{repo}/",
             f"Name a file below bases/{repo}/.",
         )
-    twin = next((b for b in earlier if (b.repo, b.tag) == (repo, tag)), None)
+    twin = earlier.get(f"{repo}:{tag}")
     if twin:
         return (
             f"{repo}:{tag} stands in line {twin.line} already",

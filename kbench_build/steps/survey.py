@@ -14,10 +14,12 @@ from kbench_build.errors import KbenchError
 from kbench_build.model import Base, FileEntry, Finding, TaskFacts, Upstream
 from kbench_build.rim.config import CONFIG
 from kbench_build.rim.dataset import BASES, TASKS, Dataset, open_dataset, read_fix, read_task_toml
+from kbench_build.rim.task_files import read_text
 from kbench_build.rim.tree import TreeIndex, listing, scan_tree
 from kbench_build.rules.dockerfile import images, parse_dockerfile
 from kbench_build.rules.manifest import parse_manifest
 
+_LARGEST = 1 << 20
 _PARTS = ("instruction", "environment", "solution", "tests", "settings", "metadata")
 # The tables of `task.toml` that tell people about a task; all others tell a runner what to do.
 _ABOUT = frozenset({"metadata", "task", "schema_version", "version"})
@@ -90,11 +92,8 @@ def _describe_folder(folder: Path) -> Mapping[str, Any]:
 
 
 def _text(path: Path) -> str:
-    """A file's text, empty where there is none."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    """A file's text, empty where there is none of usual size."""
+    return read_text(path, _LARGEST)
 
 
 def _task(name: str, value: Mapping[str, Any]) -> TaskFacts:

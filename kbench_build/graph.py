@@ -148,7 +148,7 @@ class Graph:
 
     def task_validate(self) -> Iterator[Definition]:
         """Check every task, and the dataset around them, without running anything."""
-        return self._each("validate", lambda _: [])
+        return self._each("validate", self._validate_waits)
 
     @task_params([_REBUILD])
     def task_build_images(self, rebuild: bool) -> Iterator[Definition]:
@@ -219,6 +219,12 @@ class Graph:
             "task_dep": waits,
             "clean": [(self._clean, [step, subject])],
         }
+
+    def _validate_waits(self, task: str) -> list[str]:
+        """The upstream's history, in a run that makes it: else the next run would check again."""
+        if task == DATASET or not self._reached or "base_inputs" not in self._reached:
+            return []
+        return [f"base_inputs:{name}" for name in self.plan.history_inputs(task)]
 
     def _base_waits(self, base: str) -> list[str]:
         plan = self.plan

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kbench_build.digest import of_tree
 from kbench_build.errors import EngineError, KbenchError
-from kbench_build.model import DATASET, Base, Report
+from kbench_build.model import DATASET, Base, Report, Upstream
 from kbench_build.rim.dataset import BASES, TASKS
 from kbench_build.rim.store import STATE, ReportHead, Store
 from kbench_build.rules.base_inputs import BaseInput, identity, made_from, parse_inputs
@@ -75,11 +75,14 @@ class Plan:
         self._held: Mapping[str, HeldImage] | None = None
         self._image_ids: dict[str, str] = {}
         self._bundles_of: dict[tuple[str, ...], tuple[Path, ...]] = {}
+        self._history_of: dict[tuple[str, ...], Sequence[str]] = {}
+        self._made_inputs = f"{root}/{STATE}/inputs"
+        self._holders: dict[str, Holder] = {}
         self._recipes: tuple[Mapping[str, str], Mapping[str, Recipe]] | None = None
         self._task_recipes = _TaskRecipes(bases={})
         self.steps: Mapping[str, Step] = {
             "validate": Step(
-                subjects=self._validated,
+                subjects=lambda: [DATASET, *self.survey.tasks],
                 inputs=self._validate_inputs,
                 run=self._validate,
             ),
@@ -101,7 +104,7 @@ class Plan:
                 run=self._build_image,
                 intact=self._holds_task_image,
             ),
-            "seal": Step(subjects=self._sealed, inputs=self._seal_inputs, run=self._seal),
+            "seal": Step(subjects=self._built, inputs=self._seal_inputs, run=self._seal),
             "selfcheck": Step(
                 subjects=self._built,
                 inputs=self._selfcheck_inputs,
@@ -144,9 +147,6 @@ class Plan:
 
     def _built(self) -> Sequence[str]:
         return [task.id for task in self.survey.tasks.values() if task.has_image]
-
-    def _sealed(self) -> Sequence[str]:
-        return [t for t in self._built() if self.survey.tasks[t].base_commit]
 
     # The engine: connected once a process, asked for its images once a run.
 
@@ -312,16 +312,11 @@ class Plan:
 
         return validate.surroundings(bases=self.survey.bases, config=self.config)
 
-    def _validated(self) -> Sequence[str]:
-        # Told before any work begins: all workers of a run must know the same.
-        _ = self._holders
-        return [DATASET, *self.survey.tasks]
-
     def _validate_inputs(self, subject: str) -> str:
         from kbench_build.steps import validate  # noqa: PLC0415
 
         if subject != DATASET:
-            holder = self._holders.get(subject)
+            holder = self._holder(subject)
             return validate.inputs(
                 tree=self.survey.tasks[subject].digest,
                 surroundings=self._surroundings,
@@ -342,31 +337,53 @@ class Plan:
             dataset=self.survey.dataset,
             bases=self.survey.bases,
             inputs=self._validate_inputs(subject),
-            holder=self._holders.get(subject),
+            holder=None if subject == DATASET else self._holder(subject),
             traits=self.survey.traits,
         )
 
-    @cached_property
-    def _holders(self) -> "Mapping[str, Holder]":
-        """Where each task's base commit is to be had, told once for the whole run.
+    def _holder(self, task: str) -> "Holder | None":
+        """Where a task's base commit is to be had; None where no place for upstreams is known.
 
-        A bundle that is made meanwhile counts in the next one.
+        Told once a run for all tasks of one upstream, when the bundles of its bases are made.
         """
-        from kbench_build.rim.upstream import Want, holders  # noqa: PLC0415
+        config = self.config
+        # Asked for thousands of tasks, and the folder may come to be in this run.
+        made = os.path.isdir(self._made_inputs)  # noqa: PTH112 - a third of the cost
+        if not (config.mirrors or config.fetch or made):
+            return None
+        if task not in self._holders:
+            from kbench_build.rim.upstream import Want, holders  # noqa: PLC0415
 
-        mirrors, fetch = self.config.mirrors, self.config.fetch
-        if not (mirrors or fetch or (self.root / STATE / "inputs").is_dir()):
-            return {}
-        wants = [
-            Want(
-                task=name,
-                commit=facts.checked_out,
-                upstream=facts.upstream,
-                bundles=self._bundles(facts.froms),
-            )
-            for name, facts in self.survey.tasks.items()
-        ]
-        return holders(self.root, wants, mirrors=mirrors, fetch=fetch)
+            wants = [
+                Want(
+                    task=name,
+                    commit=self.survey.tasks[name].checked_out,
+                    upstream=self.survey.tasks[name].upstream,
+                    bundles=self._bundles(self.survey.tasks[name].froms),
+                )
+                for name in self._of_one_upstream[self._upstream_key(task)]
+            ]
+            found = holders(self.root, wants, mirrors=config.mirrors, fetch=config.fetch)
+            self._holders.update(found)
+        return self._holders[task]
+
+    def _upstream_key(self, task: str) -> tuple[Upstream, tuple[str, ...]]:
+        facts = self.survey.tasks[task]
+        return facts.upstream, facts.froms
+
+    @cached_property
+    def _of_one_upstream(self) -> Mapping[tuple[Upstream, tuple[str, ...]], list[str]]:
+        groups: dict[tuple[Upstream, tuple[str, ...]], list[str]] = {}
+        for task in self.survey.tasks:
+            groups.setdefault(self._upstream_key(task), []).append(task)
+        return groups
+
+    def history_inputs(self, task: str) -> Sequence[str]:
+        """The generated bundles that a task's bases are given: its upstream's history."""
+        froms = self.survey.tasks[task].froms
+        if froms not in self._history_of:
+            self._history_of[froms] = [item.name for item in self._history(froms)]
+        return self._history_of[froms]
 
     def _bundles(self, froms: tuple[str, ...]) -> tuple[Path, ...]:
         """The bundles among the generated files of the bases that an image stands on."""
@@ -421,16 +438,18 @@ class Plan:
             image=self.image_id(task),
             inputs=self._seal_inputs(task),
             upstreams=self._upstreams(task),
-            others={t: i for t in self._sealed() if t != task and (i := self.image_id(t))},
+            others={t: i for t in self._built() if t != task and (i := self.image_id(t))},
             suppressions=self.config.suppress,
         )
 
     def _upstreams(self, task: str) -> Sequence[Path]:
         """The bundles that the bases of a task's image were given: its upstream's history."""
-        froms = self.survey.tasks[task].froms
-        bases = [b for b in self.survey.bases if base_image(self.config.namespace, b) in froms]
-        items = [i for b in bases for i in self.serving(b) if i.pin_kind == "git_heads"]
+        items = self._history(self.survey.tasks[task].froms)
         return [path for item in items if (path := place(self.root, item)).is_file()]
+
+    def _history(self, froms: tuple[str, ...]) -> Sequence[BaseInput]:
+        bases = [b for b in self.survey.bases if base_image(self.config.namespace, b) in froms]
+        return [i for b in bases for i in self.serving(b) if i.pin_kind == "git_heads"]
 
     def _selfcheck_inputs(self, task: str) -> str:
         parts = self.survey.tasks[task].parts

@@ -37,6 +37,7 @@ _ONLY_WHOLE = re.compile(rb"unadvertised object|shallow|dumb http")
 _TRY_SEC = 60.0
 _FETCH_SEC = 600.0
 _MOST_FILES = 20_000
+_MOST_NAMES = 50
 _MOST_BYTES = 64 << 20
 _MOST_OF_FILE = 1 << 20
 
@@ -103,8 +104,7 @@ def holders(
         for source in places[key] if commit else ():
             asked.setdefault(source, set()).add(commit)
     held = {source: known.held(source, commits) for source, commits in asked.items()}
-    if asked:
-        known.save({source.name for source in asked})
+    known.save()
     return {
         want.task: Holder(
             commit=commit,
@@ -213,10 +213,11 @@ class _Known:
         self._sources = {**(self._sources or {}), name: value}
         self._changed = True
 
-    def save(self, names: Collection[str]) -> None:
-        """Keep what is known of these sources, and forget all others."""
+    def save(self) -> None:
+        """Keep what is known for the next run, but of sources that are gone."""
         if self._changed:
-            kept = {n: value for n, value in (self._sources or {}).items() if n in names}
+            known = (self._sources or {}).items()
+            kept = {name: value for name, value in known if (self._root / name).exists()}
             data = json.dumps(kept, indent=1, sort_keys=True).encode("ascii")
             # In a folder that can't be written to, the sources are asked again.
             with suppress(KbenchError):
@@ -389,6 +390,20 @@ class BaseCommit:
         form = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
         said = self._store.git("cat-file", form, stdin=asked, timeout=_TRY_SEC).stdout.decode()
         return {line.split(" ")[0]: line.split(" ", 1)[1] for line in said.splitlines()}
+
+    def beyond(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of the names (ids, whole or shortened) that are commits the base doesn't reach."""
+        asked = list(dict.fromkeys(names))[:_MOST_NAMES]
+        form = "--batch-check=%(objectname) %(objecttype)"
+        lines = "".join(f"{name}\n" for name in asked).encode("ascii")
+        said = self._store.git("cat-file", form, stdin=lines, timeout=_TRY_SEC).stdout.decode()
+        found = dict(zip(asked, said.splitlines(), strict=False))
+        commits = {n: line.split(" ")[0] for n, line in found.items() if line.endswith(" commit")}
+        return frozenset(name for name, commit in commits.items() if self._is_beyond(commit))
+
+    def _is_beyond(self, commit: str) -> bool:
+        argv = ("rev-list", "--max-count=1", commit, f"^{self.commit}")
+        return bool(self._store.git(*argv, timeout=_TRY_SEC).stdout)
 
     def contents(self, ids: Iterable[str]) -> Mapping[str, bytes]:
         """What is in these blobs; those over 1 MiB are left out, and all beyond 64 MiB together."""

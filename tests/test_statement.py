@@ -8,7 +8,10 @@ import pytest
 
 from kbench_build.rules import content, findings, statement
 from kbench_build.steps import validate
+from tests.defects import statement as statement_rows
+from tests.defects.kit import BEFORE, UPSTREAM, git, small
 from tests.defects.kit import findings as found_in
+from tests.defects.patches import at_hand
 from tests.samples import TASK, Sample
 from tests.statement_cases import CODE, FAIR, FIX, STATEMENTS, TEST, Break, change, told
 
@@ -104,4 +107,33 @@ def test_suppressed_findings_of_the_statement_are_listed_with_their_reason(tmp_p
         '[[suppress]]\nrule = "statement/fix-link"\ntask = "acme_*"\nreason = "it is the wish"\n',
         encoding="utf-8",
     )
-    assert found_in(tmp_path) == ()
+    assert [f for f in found_in(tmp_path) if f.rule.startswith("statement/")] == []
+
+
+def with_upstream(folder: Path, text: str) -> tuple[Sample, Path]:
+    """The small dataset whose upstream is at hand, and the upstream's repository."""
+    sample = at_hand(folder)
+    told(text)(sample)
+    return sample, folder / UPSTREAM / "acme" / "adder"
+
+
+def test_commits_after_the_base_are_told_from_earlier_ones(tmp_path: Path) -> None:
+    sample, upstream = with_upstream(tmp_path, "")
+    fix, base = git(upstream, "rev-parse", "HEAD~1", "HEAD~2").decode().split()
+    told(f"It broke in {base[:10]}.\nIt works in {fix[:10]}.\nBy {'c0ffee1' * 3} too.\n")(sample)
+    found = [f for f in found_in(tmp_path) if f.rule == "statement/fix-id"]
+    assert [(f.where, f.message) for f in found] == [
+        ("line 3", f"holds {fix[:10]!r}, a commit that comes after the base")
+    ]
+
+
+def test_names_that_the_base_holds_elsewhere_are_known(tmp_path: Path) -> None:
+    other = "src/main/kotlin/Other.kt"
+    before = {**BEFORE, other: "interface Other {\n    fun sumOf(values: List<Int>): Int\n}\n"}
+    for folder, files in ((tmp_path / "a", BEFORE), (tmp_path / "b", before)):
+        folder.mkdir()
+        small(folder, before=files, fixed=statement_rows.FIXED, tested=statement_rows.TESTED)
+        config = folder / "dataset" / "kbench.toml"
+        config.write_text(f'[upstream]\nmirrors = "../{UPSTREAM}"\n', encoding="utf-8")
+    assert "statement/unknown-name" in {f.rule for f in found_in(tmp_path / "a")}
+    assert "statement/unknown-name" not in {f.rule for f in found_in(tmp_path / "b")}

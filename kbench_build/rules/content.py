@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from kbench_build.model import Base, FolderEntry
 from kbench_build.rules.build_context import sources
-from kbench_build.rules.build_lines import Line, build_lines
+from kbench_build.rules.build_lines import Line, build_lines, script_lines
 from kbench_build.rules.dockerfile import Instruction, parse_dockerfile
 from kbench_build.rules.expected_tests import Expected, expected_of
 from kbench_build.rules.names import (
@@ -31,6 +31,7 @@ from kbench_build.rules.names import (
 )
 from kbench_build.rules.parsing import Flaw, parse_json, parse_toml
 from kbench_build.rules.patches import Patch, parse_patch
+from kbench_build.rules.shell import Script, parse_shell
 
 Form = Literal["shipped", "own", "plain"]
 
@@ -104,7 +105,8 @@ class Content:
 
     `syntax` are files that don't parse, `misfits` values that don't fit their schema, `unknown`
     keys that no schema names. `at_base` are names that the upstream repository holds at the base,
-    of those that were asked for; None where no repository was at hand.
+    of those that were asked for; None where no repository was at hand. `later` are ids in the
+    instruction, as written there, of commits that the base doesn't reach.
     """
 
     id: str
@@ -121,6 +123,7 @@ class Content:
     misfits: tuple[Flaw, ...] = ()
     unknown: tuple[Flaw, ...] = ()
     at_base: frozenset[bytes] | None = None
+    later: frozenset[str] = frozenset()
 
     @cached_property
     def expected(self) -> Expected | None:
@@ -194,13 +197,26 @@ class Content:
 
         Scripts that ship with this project are left out: they are the same everywhere.
         """
-        scripts = {
+        return build_lines(DOCKERFILE, self.dockerfile or (), self._scripts("environment/"))
+
+    @cached_property
+    def graded(self) -> tuple[Line, ...]:
+        """The commands of `tests/test.sh` and of the scripts beside it that it calls."""
+        text = self.data.get(TEST, b"").decode("utf-8", "replace")
+        return script_lines(TEST, text, self._scripts("tests/"))
+
+    @cached_property
+    def test_script(self) -> Script:
+        """The statements of `tests/test.sh`."""
+        return parse_shell(self.data.get(TEST, b"").decode("utf-8", "replace"))
+
+    def _scripts(self, folder: str) -> Mapping[str, tuple[str, str]]:
+        return {
             path.rpartition("/")[2]: (path, data.decode("utf-8", "replace"))
             for path, data in self.data.items()
-            if path.startswith("environment/") and path.endswith(".sh")
+            if path.startswith(folder) and path.endswith(".sh")
             if self.around.shipped.get(path) != data
         }
-        return build_lines(DOCKERFILE, self.dockerfile or (), scripts)
 
     @property
     def documents(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

@@ -18,6 +18,7 @@ from kbench_build.rules.patch_checks import kind_of
 from kbench_build.rules.patches import FilePatch
 
 _SHORTEST_ID = 7
+_WHOLE_ID = 64
 _DISTINCT = 24
 _LONGEST = 1_000
 _MOST_READ = 1 << 18
@@ -38,6 +39,7 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _ISSUE_WORD = re.compile(r"issue|bug|fix(?:es|ed)?|close[sd]?|resolve[sd]?")
+_DIGIT = re.compile(r"\d")
 _HEX = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{7,64}(?![0-9A-Za-z])")
 _COMMIT = re.compile(rb"(?<![0-9A-Za-z])[0-9a-f]{40}(?![0-9A-Za-z])")
 _MAIL = re.compile(rb"^From ([0-9a-f]{40}) ", re.MULTILINE)
@@ -121,7 +123,7 @@ def _is_change(match: re.Match[str], origin: Origin) -> bool:
 
 def _numbers(line: _Line, origin: Origin) -> Iterator[tuple[str, str]]:
     """(number, word before it) for what a line of prose says of the own repository's changes."""
-    if line.code:
+    if line.code or not _DIGIT.search(line.text):
         return
     for match in _NUMBER.finditer(_SPAN.sub(" ", line.text)):
         repository, word = match["repository"], (match["word"] or "").strip(" \t:").lower()
@@ -136,9 +138,17 @@ def _numbers(line: _Line, origin: Origin) -> Iterator[tuple[str, str]]:
 def _fix_ids(task: Content) -> Iterator[Spot]:
     known = _ids_of_fix(task)
     for line in _lines(task):
-        for run in _HEX.findall(line.text) if known else ():
+        for run in _HEX.findall(line.text) if known or task.later else ():
             if not run.isdecimal() and any(each.startswith(run) for each in known):
                 yield _spot(line.number, f"holds {run!r}, an id of the fix")
+            elif run in task.later:
+                yield _spot(line.number, f"holds {run!r}, a commit that comes after the base")
+
+
+def ids_said(task: Content) -> frozenset[str]:
+    """What may be ids of commits in the instruction."""
+    runs = (run for line in _lines(task) for run in _HEX.findall(line.text))
+    return frozenset(run for run in runs if not run.isdecimal() and len(run) <= _WHOLE_ID)
 
 
 def _ids_of_fix(task: Content) -> frozenset[str]:

@@ -253,12 +253,13 @@ def _at_base(
 
 
 def _known_at(base: BaseCommit, task: Content) -> Content:
-    """The task, with those of the names that it asks for which the base knows."""
-    from kbench_build.rules import on_base  # noqa: PLC0415
+    """The task, with those of the names and ids that it asks for which the repository knows."""
+    from kbench_build.rules import on_base, statement  # noqa: PLC0415
 
-    names = on_base.names_to_look_for(task)
+    names, ids = on_base.names_to_look_for(task), statement.ids_said(task)
     texts = base.contents(on_base.sources(base.files())) if names else {}
-    return replace(task, at_base=on_base.names_among(names, texts.values()))
+    known = on_base.names_among(names, texts.values())
+    return replace(task, at_base=known, later=base.beyond(ids) if ids else frozenset())
 
 
 def _on_base(base: BaseCommit, task: Content, patches: Mapping[str, bytes]) -> OnBase:

@@ -5,11 +5,11 @@ from pathlib import Path
 from tests.defects.kit import BEFORE, Row, small
 from tests.samples import SOURCE, SPEC
 
-_FIXED = {
+FIXED = {
     SOURCE: "class Adder {\n    fun add(left: Int, right: Int) = left + right\n\n"
     "    fun sumOf(values: List<Int>) = values.fold(0, ::add)\n}\n",
 }
-_TESTED = {
+TESTED = {
     SPEC: BEFORE[SPEC].replace(
         "    @Test\n    fun none()",
         "    @Test\n    fun two() = assertEquals(2, Adder().sumOf(listOf(1, 1)))\n\n"
@@ -19,11 +19,11 @@ _TESTED = {
 
 
 def _needs_a_name(folder: Path) -> None:
-    small(folder, fixed=_FIXED, tested=_TESTED)
+    small(folder, fixed=FIXED, tested=TESTED)
 
 
 def _names_it(folder: Path) -> None:
-    sample = small(folder, fixed=_FIXED, tested=_TESTED)
+    sample = small(folder, fixed=FIXED, tested=TESTED)
     sample.write("instruction.md", "Adding subtracts. And `Adder.sumOf` should add a whole list.\n")
 
 

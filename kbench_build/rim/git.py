@@ -134,6 +134,12 @@ class ObjectStore:
         mine.parent.mkdir(exist_ok=True)
         path.rename(mine)
 
+    def fill(self, folder: Path, *, index: Path) -> None:
+        """Write the files of an index below a folder, with the line ends that they ask for."""
+        # The store is bare; this one call has a working tree.
+        options = ("-c", "core.bare=false", f"--work-tree={folder}")
+        self.git(*options, "checkout-index", "--all", "--force", "--quiet", index=index)
+
     def borrow(self, objects: Path) -> None:
         """Use the objects of a folder that isn't hostile, without copying them."""
         alternates = self.folder / "objects" / "info" / "alternates"

@@ -23,6 +23,8 @@ _LOG = ("--first-parent", "-m", "--raw", "-z", "-r", "--no-renames", "--no-abbre
 _DIFF = ("-r", "-p", "--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv")
 _HEADER = re.compile(rb"^[0-9a-f]{40,64} [0-9a-f]{40,64}\n", re.MULTILINE)
 _BATCH = 64
+_SUBMODULE = "160000"
+_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tlogallrefupdates = false\n"
 
 
 class MissingObjectsError(KbenchError):
@@ -133,6 +135,29 @@ class History:
         output = self._store.git("diff-tree", "--stdin", *_DIFF, detect, stdin=asked).stdout
         found = iter(_HEADER.split(output)[1:])
         return [b"" if old == new else next(found) for old, new in pairs]
+
+    def checkout(self, commit: str, folder: Path) -> None:
+        """Check a commit out at `folder`, which must not exist yet: its files, and `.git`.
+
+        The repository there holds this commit alone, as a shallow clone of depth 1 does.
+        """
+        git_folder = folder / ".git"
+        (git_folder / "objects" / "pack").mkdir(parents=True)
+        (git_folder / "refs" / "heads").mkdir(parents=True)
+        tree = self._store.tree(commit)
+        ids = [
+            commit,
+            self.tree_of(commit),
+            *(i for mode, i in tree.values() if mode != _SUBMODULE),
+        ]
+        packs = str(git_folder / "objects" / "pack" / "pack")
+        wanted = "".join(f"{each}\n" for each in dict.fromkeys(ids)).encode()
+        self._store.git("pack-objects", "--threads=1", "--quiet", packs, stdin=wanted)
+        (git_folder / "HEAD").write_text(f"{commit}\n", encoding="ascii")
+        (git_folder / "shallow").write_text(f"{commit}\n", encoding="ascii")
+        (git_folder / "config").write_text(_CONFIG, encoding="ascii")
+        self._store.git("read-tree", commit, index=git_folder / "index")
+        self._store.fill(folder, index=git_folder / "index")
 
     def apply(self, tree: str, patches: Sequence[bytes]) -> str:
         """The tree that the patches make of a tree. Raises `ProcessError` where one doesn't fit."""

@@ -137,7 +137,7 @@ OTHERS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("seal.nested", "error", "Another repository, a pack or a bundle lies in the checkout."),
     ),
     "`doit selfcheck` and `doit probe`": (
-        ("tests/unstable", "warning", "A test's status changes where nothing that matters did."),
+        ("tests/unstable", "error", "A test's status changes where nothing that matters did."),
         ("tests/unguarded-hunk", "warning", "No test notices that a hunk of the fix is missing."),
         ("tests/passes-without-fix", "error", "The reward is 1 without the fix."),
     ),

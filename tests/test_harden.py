@@ -1,7 +1,12 @@
 """`kbench harden` on small datasets in the older shape: what it proposes, refuses and writes."""
 
 import json
+import os
+import pty
 import shutil
+import subprocess
+import sys
+import time
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,13 +14,15 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kbench_build import runtime
 from kbench_build.cli import cli
 from kbench_build.errors import KbenchError
 from kbench_build.rim.config import load_config
 from kbench_build.rim.dataset import open_dataset
-from kbench_build.rules.harden import Edit
+from kbench_build.rules.harden import Edit, Options, Plan, plan
 from kbench_build.rules.manifest import parse_manifest
 from kbench_build.rules.shipped import SHIPPED
 from kbench_build.steps import validate
@@ -288,7 +295,9 @@ UNKNOWN: list[tuple[str, str, str, str]] = [
     ("environment/prepare.sh", "--continue", '--continue "$(x)"', "line 11: is more than"),
     ("environment/Dockerfile", "WORKDIR", "RUN git fetch\nWORKDIR", "line 14: runs what"),
     ("environment/Dockerfile", "WORKDIR", "USER dev\nWORKDIR", "line 14: has USER"),
-    ("environment/Dockerfile", "WORKDIR", "RUN bash /home/prepare.sh\nWORKDIR", "line 14: prep"),
+    ("environment/Dockerfile", "WORKDIR", "RUN bash /home/prepare.sh\nWORKDIR", "line 14: comes"),
+    ("environment/Dockerfile", "python3)", "python3 && git fetch)", "line 9: runs what"),
+    ("environment/Dockerfile", "python3)", "$(curl x))", "line 9: runs what"),
     ("environment/Dockerfile", "WORKDIR", "FROM x:1\nWORKDIR", "line 14: begins another stage"),
     ("environment/Dockerfile", "WORKDIR", "RUN <<END\nls\nEND\nWORKDIR", "line 14: begins a here"),
     ("environment/Dockerfile", "WORKDIR /home/adder", "WORKDIR /app", "ends in WORKDIR /app"),
@@ -419,6 +428,8 @@ def test_a_dockerfile_without_a_seal_gets_one_before_its_last_line(tmp_path: Pat
         ("RUN apt-get update && \\\n    apt-get install -y tmux \\\n    || true",
          "RUN apt-get update && \\\n    apt-get install -y tmux"),
         ("RUN pip install pytest", "RUN pip install pytest"),
+        ("RUN apt-get install -y tmux && rm -rf /var/lib/apt/lists/* || :",
+         "RUN apt-get install -y tmux && rm -rf /var/lib/apt/lists/*"),
     ],
 )  # fmt: skip
 def test_an_installation_that_fails_stops_the_build(
@@ -426,6 +437,14 @@ def test_an_installation_that_fails_stops_the_build(
 ) -> None:
     made = make(tmp_path, tasks=(TASK,), tooling=swallowed)
     assert f"\n{loud}\n\n" in (hardened(made) / "environment/Dockerfile").read_text()
+
+
+def test_preparing_and_sealing_stop_the_build_too(made: Foreign) -> None:
+    made.edit("environment/Dockerfile", "bash /home/prepare.sh", "bash /home/prepare.sh || true")
+    made.edit("environment/Dockerfile", "sh /home/adder", "sh /home/adder || true")
+    dockerfile = (hardened(made) / "environment/Dockerfile").read_text()
+    assert "\nRUN bash /home/prepare.sh\n" in dockerfile
+    assert "true" not in dockerfile
 
 
 def test_history_may_be_left_out(made: Foreign) -> None:
@@ -492,8 +511,8 @@ def test_links_and_large_files_are_refused(made: Foreign) -> None:
     done = kbench(made, "--yes")
     assert "tests/junit_compare.py: is a link" in done.output
     (made.task() / "tests/junit_compare.py").unlink()
-    (made.task() / "tests/test.sh").write_bytes(b"#" * (1 << 19))
-    assert "test.sh: has 524,288 bytes" in kbench(made, "--yes").output
+    (made.task() / "tests/test.sh").write_bytes(b"#" * (1 << 17))
+    assert "test.sh: has 131,072 bytes" in kbench(made, "--yes").output
     assert not (made.task() / "tests/verify.json").exists()
 
 
@@ -548,3 +567,70 @@ def test_a_file_that_changed_while_the_diff_was_read_is_not_overwritten(made: Fo
     with pytest.raises(KbenchError, match="has changed meanwhile"):
         write(made.root, Hardened(task=TASK, edits=(edit,)))
     assert contents(made.root) == before
+
+
+@pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"n\n", 1)])
+def test_a_person_at_a_terminal_is_asked(made: Foreign, answer: bytes, code: int) -> None:
+    ours, theirs = pty.openpty()
+    before = contents(made.root)
+    command = [sys.executable, "-c", "from kbench_build.cli import main; main()", "harden"]
+    arguments = ["--root", str(made.root), "--repository", str(made.upstream)]
+    with subprocess.Popen(
+        [*command, *arguments],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+    ) as run:
+        os.write(ours, answer)
+        output = run.communicate(timeout=60)[0].decode()
+    os.close(ours)
+    os.close(theirs)
+    assert "Write these 11 files of 1 tasks?" in output
+    assert (run.returncode, contents(made.root) == before) == (code, bool(code)), output
+
+
+def planned(files: Mapping[str, bytes]) -> Plan:
+    shipped = {place: (RUNTIME / name).read_bytes() for place, name in SHIPPED.items()}
+    options = Options(namespace="kotlin-bench")
+    return plan(TASK, files, unread={}, shipped=shipped, bases={}, options=options)
+
+
+def files_of(made: Foreign) -> dict[str, bytes]:
+    folder = made.task()
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+PLACES = st.sampled_from(
+    ["task.toml", "tests/test.sh", "environment/prepare.sh", "environment/Dockerfile"]
+)
+SCRAPS = st.text("aA=$(){}|&;<>\"'`\\\n\t #*?![]0/.-\r\x00\u2028é", max_size=12)
+
+
+@settings(max_examples=100)
+@given(place=PLACES, at=st.floats(0, 1), scrap=SCRAPS, cut=st.integers(0, 12))
+def test_no_text_makes_it_raise_and_what_it_proposes_it_accepts(
+    template: Foreign, place: str, at: float, scrap: str, cut: int
+) -> None:
+    files = files_of(template)
+    data = files[place]
+    spot = int(at * len(data))
+    files[place] = data[:spot] + scrap.encode() + data[spot + cut :]
+    first = planned(files)
+    assert bool(first.refusals) != bool(first.texts)
+    if first.texts:
+        again = planned(
+            {**files, **first.texts, "tests/verify.json": json.dumps(first.verify).encode()}
+        )
+        assert again.refusals == ()
+        assert {**first.texts, **again.texts} == first.texts
+
+
+@pytest.mark.parametrize("place", ["task.toml", "tests/test.sh", "environment/prepare.sh"])
+@pytest.mark.parametrize(
+    "text", ["$(" * 30_000, '"' * 60_000, "a\n" * 30_000, "A=x\n" + "A=$A$A\n" * 9_000]
+)
+def test_hostile_texts_cost_little_and_say_little(template: Foreign, place: str, text: str) -> None:
+    started = time.process_time()
+    found = planned({**files_of(template), place: text.encode()})
+    assert time.process_time() - started < 5
+    assert 0 < len(found.refusals) <= 50

@@ -37,7 +37,8 @@ PREPARE = "environment/prepare.sh"
 _COLLECTOR = f"tests/{COLLECTOR}"
 _QUARANTINE = "tests/quarantine.json"
 _NEEDED = (TASK, TEST, TEST_PATCH, EXPECTED, FIX, DOCKERFILE, PREPARE)
-_MOST_TEXT = 1 << 18
+_MOST_TEXT = 1 << 16
+_MOST_REFUSALS = 20
 _MEND = {
     TEST: "see docs/harden.md for the lines that are; or write tests/verify.json yourself",
     SOLVE: "let it apply fix.patch in the checkout and do nothing else",
@@ -142,9 +143,13 @@ class _Drafter:
 
     def refuse(self, place: str, refusals: Iterable[Refusal], mend: str = "") -> None:
         """Note why the task is left as it is."""
+        found = list(refusals)
+        if len(found) > _MOST_REFUSALS:
+            reason = f"has more of the kind: only the first {_MOST_REFUSALS} are listed"
+            found = [*found[:_MOST_REFUSALS], Refusal(line=0, reason=reason)]
         self.refusals += [
             self._finding("harden/refused", "error", place, refusal, mend or _MEND.get(place, ""))
-            for refusal in refusals
+            for refusal in found
         ]
 
     def _note(self, rule: str, place: str, refusal: Refusal, mend: str) -> None:

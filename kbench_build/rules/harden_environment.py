@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kbench_build.rules.dockerfile import Instruction, parse_dockerfile, stages
+from kbench_build.rules.shell_lines import filled_in
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -90,6 +91,6 @@ def _pairs(arguments: str) -> list[tuple[str, str]]:
 
 def _filled(value: str, known: Mapping[str, str]) -> str | None:
     names = [match[1] or match[2] for match in _REFERENCE.finditer(value)]
-    if any(name not in known for name in names) or "$" in _REFERENCE.sub("", value):
+    if "$" in _REFERENCE.sub("", value):
         return None
-    return _REFERENCE.sub(lambda match: known[match[1] or match[2]], value)
+    return filled_in(value, names, known, _REFERENCE)

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 from kbench_build.rules.dockerfile import Instruction, parse_dockerfile, stages
 from kbench_build.rules.harden_tests import Refusal
-from kbench_build.rules.shell_lines import statements
+from kbench_build.rules.shell_lines import Command, statements, substituted
 
 PREPARE, SEALER = "prepare.sh", "seal_git_history.sh"
-_INSTALLS = re.compile(
-    r"\b(?:apt-get|apt|apk|dnf|yum|microdnf|pip3?|npm)\b[^;&|]*\b(?:add|install|ci)\b"
-)
-_SWALLOWED = re.compile(r"\s*(?:\\\r?\n\s*)?\|\|\s*(?:true|:)\s*$")
+_INSTALLERS = frozenset({"apt-get", "apt", "apk", "dnf", "yum", "microdnf", "pip", "pip3", "npm"})
+_INSTALL = frozenset({"add", "install", "ci"})
+_BESIDE = frozenset({"rm", "echo", "true", ":", "set", "command", "which", "test", "[", "exit"})
+_SWALLOWED = re.compile(r"\|\|\s*(?:true|:)$")
 _KEPT = frozenset({"ARG", "ENV", "LABEL", "COPY", "ADD", "WORKDIR", "CMD", "ENTRYPOINT", "EXPOSE"})
 _SEALED = re.compile(
     rf"{re.escape(SEALER)}\s+(/\S+)\s+([0-9a-f]{{40}})(?:\s+(?:ancestors|none))?\b"
@@ -114,39 +114,29 @@ class _Reader:
         return ""
 
     def _run(self, at: int, instruction: Instruction) -> str:
-        called = self._called(instruction.arguments)
-        if called == PREPARE:
-            self.prepared = at
-            return "" if self.sealed is None else "prepares the checkout after the seal"
+        called = _called(instruction.arguments)
         if called == SEALER:
             self.sealed = at
             return ""
-        if not _INSTALLS.search(instruction.arguments):
+        if called != PREPARE and not _installs(instruction.arguments):
             return (
-                "runs what this doesn't recognise: neither prepare.sh, a seal nor an installation"
+                "runs what this doesn't recognise: not prepare.sh, a seal or an installation alone"
             )
         if self.sealed is not None:
-            return "installs after the seal"
+            return "comes after the seal, which must see the checkout as the agent gets it"
+        if called == PREPARE:
+            self.prepared = at
         self._fail_loud(at)
         return ""
 
-    def _called(self, arguments: str) -> str:
-        """The one script of ours that a RUN calls, and nothing beside it."""
-        found = statements(arguments)
-        plain = len(found) == 1 and not found[0].problem and len(found[0].commands) == 1
-        if not plain or found[0].grouped:
-            return ""
-        words = [w for w in found[0].commands[0].words if w not in ("bash", "sh", "-e", "-x")]
-        name = words[0].rpartition("/")[2] if words else ""
-        return name if name in (PREPARE, SEALER) else ""
-
     def _fail_loud(self, at: int) -> None:
-        """Take `|| true` off the end of an installation."""
+        """Take `|| true` off the end of a RUN."""
         start, end = self._span(at)
-        text = "".join(self.lines[start:end])
-        loud = _SWALLOWED.sub("", text.rstrip()) if _SWALLOWED.search(text.rstrip()) else None
-        if loud is None:
+        text = "".join(self.lines[start:end]).rstrip()
+        swallowed = _SWALLOWED.search(text)
+        if swallowed is None:
             return
+        loud = text[: swallowed.start()].rstrip().removesuffix("\\").rstrip()
         # Of commands joined by `;` only the last one's failure would count.
         stops = "RUN set -e; " if ";" in loud and "set -e" not in loud else "RUN "
         self._edit(start, end, re.sub(r"^(\s*)RUN\s+", rf"\1{stops}", loud, flags=re.I) + self.end)
@@ -198,6 +188,33 @@ class _Reader:
     def written(self) -> str:
         """The file with its edits."""
         return "".join(self.edits.get(at, line) for at, line in enumerate(self.lines))
+
+
+def _commands(arguments: str) -> list[Command] | None:
+    """The commands of a RUN, those of its `$(…)` aside; None where it can't be read."""
+    found = statements(arguments)
+    if any(statement.problem for statement in found):
+        return None
+    return [c for statement in found for c in statement.commands if c.words]
+
+
+def _called(arguments: str) -> str:
+    """The one script of ours that a RUN calls, whatever it says of modes and of failing."""
+    left = [c for c in _commands(arguments) or () if c.name not in ("chmod", "true", ":")]
+    if len(left) != 1 or substituted(left[0]):
+        return ""
+    words = [w for w in left[0].words if w not in ("bash", "sh", "-e", "-x")]
+    name = words[0].rpartition("/")[2] if words else ""
+    return name if name in (PREPARE, SEALER) else ""
+
+
+def _installs(arguments: str) -> bool:
+    """Whether a RUN installs packages, and does nothing else."""
+    commands = _commands(arguments)
+    if not commands or any(substituted(command) for command in commands):
+        return False
+    installs = any(c.name in _INSTALLERS and {*c.words} & _INSTALL for c in commands)
+    return installs and all(c.name in _INSTALLERS | _BESIDE for c in commands)
 
 
 def _operands(arguments: str) -> list[str]:

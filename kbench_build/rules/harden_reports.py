@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from kbench_build.rules.shell_lines import Command, statements, substituted
 
 _FOLDERS = ("/test-results/", "-reports/", "/reports/")
+# No script that people wrote comes near.
+_MOST_PAIRS = 400
 _PATHS = ("-path", "-wholename")
 
 
@@ -47,6 +49,8 @@ def _of_find(words: Sequence[str]) -> Iterator[str]:
     folders = [glob.removesuffix("/**") for glob in wanted if not glob.endswith(".xml")]
     if not folders and not whole and not _is_elsewhere(words):
         folders = ["**"] if any(name.startswith("TEST") for name in names) else []
+    if len(folders) * len(names) > _MOST_PAIRS:
+        return
     yield from whole
     yield from (_tidy(f"{folder}/**/{name}") for folder in folders for name in names)
     yield from (f"!{glob}" for glob in unwanted)

@@ -1,12 +1,14 @@
 """Reads shell scripts line by line, as far as simple commands go.
 
-Promises: never raises and never runs anything; time is linear in the text. A line that goes beyond
-(a here-document, a quote over several lines, a function) is a statement with a `problem`. Leaves to
-others what a command means.
+Promises: never raises and never runs anything; time is linear in the text, and a value's length is
+bounded. It is strict where `shell`, which checks read with, is tolerant: a line that goes beyond (a
+here-document, a quote over several lines, backquotes) is a statement with a `problem`, and words
+keep their quotes, so that it is known what only a shell could fill in. Leaves to others what a
+command means.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -21,6 +23,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+LONGEST_VALUE = 1 << 15
 _KEYWORDS = frozenset({"if", "then", "elif", "else", "do", "while", "until", "!", "time", "{", "}"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _PART = re.compile(
@@ -207,9 +210,21 @@ def value_of(word: str, variables: Mapping[str, str]) -> str | None:
 def _filled(text: str, variables: Mapping[str, str]) -> str | None:
     """The text with its variables; None where one isn't known or a command would have to run."""
     names = [match[1] or match[2] for match in _VARIABLE.finditer(text)]
-    if "`" in text or any(name not in variables for name in names):
+    if "`" in text or "$" in _VARIABLE.sub("", text):
         return None
-    rest = _VARIABLE.sub("", text)
-    if "$" in rest:
+    return filled_in(text, names, variables, _VARIABLE)
+
+
+def filled_in(
+    text: str, names: Sequence[str], known: Mapping[str, str], form: re.Pattern[str]
+) -> str | None:
+    """The text with its variables filled in; None where one isn't known or it would be too long.
+
+    `names` are those that the text has in the given form, as its first or its second group.
+    """
+    if any(name not in known for name in names):
         return None
-    return _VARIABLE.sub(lambda match: variables[match[1] or match[2]], text)
+    # A value made of itself twice grows without end.
+    if len(text) + sum(len(known[name]) for name in names) > LONGEST_VALUE:
+        return None
+    return form.sub(lambda match: known[match[1] or match[2]], text)

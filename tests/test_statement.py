@@ -137,3 +137,15 @@ def test_names_that_the_base_holds_elsewhere_are_known(tmp_path: Path) -> None:
         config.write_text(f'[upstream]\nmirrors = "../{UPSTREAM}"\n', encoding="utf-8")
     assert "statement/unknown-name" in {f.rule for f in found_in(tmp_path / "a")}
     assert "statement/unknown-name" not in {f.rule for f in found_in(tmp_path / "b")}
+
+
+def test_what_cant_be_told_of_a_statement_is_said(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, "plain")
+    said = sample.validate().data["not_checked"]
+    assert [s for s in said if "hidden tests" in s]
+    assert not [s for s in said if "number of a change" in s]
+    sample.task.rename(sample.task.parent / "adder")
+    report = validate.validate_task(tmp_path, "adder", config=sample.config, bases=(), inputs="-")
+    assert [s for s in report.data["not_checked"] if "number of a change" in s]
+    sound = Sample(tmp_path / "own", "own").validate().data["not_checked"]
+    assert not [s for s in sound if "hidden tests" in s or "number of a change" in s]

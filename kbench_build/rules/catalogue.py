@@ -6,6 +6,7 @@ from kbench_build.rules import (
     expected,
     expected_ids,
     expected_worth,
+    foreign_verifier,
     hidden_tests,
     layout,
     network,
@@ -21,6 +22,7 @@ from kbench_build.rules import (
 )
 from kbench_build.rules.content import DOCKERFILE, Content
 from kbench_build.rules.findings import Check, run_checks
+from kbench_build.rules.origin import origin_of
 from kbench_build.rules.recipes import base_commit
 from kbench_build.rules.task_toml import table
 
@@ -39,6 +41,7 @@ TASK_CHECKS: tuple[Check[Content], ...] = (
     *expected_ids.CHECKS,
     *quarantine.CHECKS,
     *verifier.CHECKS,
+    *foreign_verifier.CHECKS,
     *statement.CHECKS,
 )
 
@@ -62,6 +65,12 @@ def not_checked(task: Content) -> tuple[str, ...]:
         "no hidden patch: which files the tests are isn't known": plain,
         "no base commit in task.toml: where the image's repository should stand isn't known": (
             base_commit(task.config) is None
+        ),
+        "no number of a change: whether the instruction links to it isn't known": (
+            origin_of(task).change is None
+        ),
+        "no hidden tests to read: whether the instruction says all they need isn't known": (
+            not task.hidden_lines
         ),
         "no licence in task.toml": "license" not in table(task.config, "metadata", "source"),
         "no Dockerfile: what the image holds isn't known": DOCKERFILE not in task.files,

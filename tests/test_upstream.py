@@ -1,6 +1,7 @@
 """Where a task's base commit is found, when it is looked for anew, what a hostile one can do."""
 
 import http.server
+import json
 import os
 import shutil
 import socket
@@ -17,9 +18,11 @@ from kbench_build.errors import KbenchError
 from kbench_build.model import Upstream
 from kbench_build.plan import Plan
 from kbench_build.rim.upstream import Holder, Want, fetched, holders, opened
+from kbench_build.rules.base_inputs import heads_digest
 from kbench_build.steps.validate import findings_of
 from tests.defects.kit import UPSTREAM, commit, git, small
 from tests.defects.patches import at_hand
+from tests.graph_kit import DODO, counts, doit, write
 from tests.samples import TASK
 
 LAYOUTS = ("acme/adder.git", "acme/adder", "acme_adder.git", "acme_adder", "adder.git", "adder")
@@ -393,3 +396,25 @@ def test_a_fetch_that_fails_is_one_line_for_the_task(tmp_path: Path) -> None:
     with pytest.raises(KbenchError, match="can't be fetched") as error:
         Plan(sample.root).run("validate", TASK)
     assert "\n" not in str(error.value)
+
+
+def test_a_run_makes_the_history_first_and_the_next_has_nothing_to_do(tmp_path: Path) -> None:
+    sample = small(tmp_path)
+    upstream = tmp_path / UPSTREAM / "acme/adder"
+    bundle(upstream, tmp_path / "up.bundle")
+    heads = heads_digest(
+        git(upstream, "bundle", "list-heads", str(tmp_path / "up.bundle")).decode()
+    )
+    write(
+        sample.root / "bases/adder/inputs.toml",
+        '[[input]]\nfile = "up.bundle"\n'
+        f"command = ['sh', '-c', 'cp {tmp_path}/up.bundle \"$KBENCH_OUTPUT\"']\n"
+        f'bases = ["jdk17"]\ngit_heads = "{heads}"\n',
+    )
+    write(sample.root / "dodo.py", DODO)
+    steps = ("base_inputs", "validate")
+    assert counts(doit(sample.root, *steps).stdout) == {"done": 3}
+    report = json.loads((sample.root / f".kbench/validate/{TASK}.json").read_text().splitlines()[1])
+    assert not [said for said in report["not_checked"] if "upstream" in said]
+    assert counts(doit(sample.root, *steps).stdout) == {"up to date": 3}
+    assert counts(doit(sample.root, "validate").stdout) == {"up to date": 2}

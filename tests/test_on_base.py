@@ -297,3 +297,16 @@ def test_a_patch_of_very_many_files_is_tried_in_time(tmp_path: Path) -> None:
     began = time.monotonic()
     assert found(sample) == []
     assert time.monotonic() - began < 60
+
+
+def test_no_damage_makes_it_raise(tmp_path: Path) -> None:
+    """Patches cut, spliced and filled with noise are findings, or they fit."""
+    sample = at_hand(tmp_path)
+    chance = random.Random(7)
+    whole = {path: (sample.task / path).read_bytes() for path in (FIX, TEST)}
+    noise = (b"\xff", b"\0", b"\r", b"\n", b"@@", b"../", b"-", b"+", b"index ", b"160000", b'"')
+    for _ in range(25):
+        for path, data in whole.items():
+            at, length = chance.randrange(len(data)), chance.choice((0, 1, 3, 40))
+            sample.write(path, data[:at] + chance.choice(noise) + data[at + length :])
+        assert all("\n" not in f.message for f in found(sample))

@@ -241,6 +241,23 @@ def test_a_base_commit_in_a_script_serves_where_task_toml_has_none(tmp_path: Pat
     assert "patch/base" in {f.rule for f in findings_of(report)}
 
 
+def test_a_plain_task_may_check_out_the_fixed_commit(tmp_path: Path) -> None:
+    sample = at_hand(tmp_path, form="plain")
+    fixed = git(tmp_path / UPSTREAM / "acme/adder", "rev-parse", "HEAD").decode().strip()
+    sample.write("environment/Dockerfile", f"FROM a:1\nRUN git checkout {fixed}\n")
+    plan = Plan(sample.root)
+    assert plan.survey.tasks[TASK].checked_out == ""
+    source = '[metadata.source]\nrepository_owner = "acme"\nrepository_name = "adder"\n'
+    sample.edit("task.toml", "[metadata]", f"{source}\n[metadata]")
+    for report in (sample.validate(), Plan(sample.root).run("validate", TASK)):
+        assert not [f for f in findings_of(report) if f.rule.startswith("patch/")]
+    base = git(tmp_path / UPSTREAM / "acme/adder", "rev-list", "--max-parents=0", "HEAD").decode()
+    sample.edit("task.toml", source, f'{source}base_commit = "{base.strip()}"\n')
+    sample.edit("solution/fix.patch", "left - right", "left * right")
+    said = findings_of(Plan(sample.root).run("validate", TASK))
+    assert "patch/base" in {f.rule for f in said}
+
+
 def test_a_partial_clone_says_that_it_is_one(tmp_path: Path) -> None:
     sample = at_hand(tmp_path)
     whole = tmp_path / "whole"

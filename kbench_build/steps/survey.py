@@ -24,6 +24,11 @@ _PARTS = ("instruction", "environment", "solution", "tests", "settings", "metada
 # The tables of `task.toml` that tell people about a task; all others tell a runner what to do.
 _ABOUT = frozenset({"metadata", "task", "schema_version", "version"})
 
+# A task with none of these may check out the fixed commit and take the fix back.
+_WITH_HIDDEN_TESTS = frozenset(
+    {"tests/test.patch", "tests/expected_tests.json", "tests/verify.json"}
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BaseFolder:
@@ -123,7 +128,8 @@ def _describe_task(folder: Path) -> Mapping[str, Any]:
     parts["settings"] = settings
     parts["metadata"] = digest.of_parts({"files": parts["metadata"], "about": about})
     dockerfile = _text(folder / "environment" / "Dockerfile")
-    scripts = {path: _text(folder / path).encode("utf-8", "replace") for path in SCRIPTS}
+    paths = SCRIPTS if any(file.path in _WITH_HIDDEN_TESTS for file in files) else ()
+    scripts = {path: _text(folder / path).encode("utf-8", "replace") for path in paths}
     return {
         "digest": digest.of_tree(files),
         "parts": parts,

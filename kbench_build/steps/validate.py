@@ -65,6 +65,7 @@ SOURCES = (
     "rules/findings.py",
     "rules/hidden_tests.py",
     "rules/images.py",
+    "rules/foreign_verifier.py",
     "rules/layout.py",
     "rules/manifest.py",
     "rules/names.py",
@@ -215,9 +216,11 @@ def _holder(root: Path, task: Content, config: Config) -> Holder:
 
     froms = images(task.dockerfile or ())
     repos = {b.repo for b in task.around.bases if base_image(config.namespace, b) in froms}
+    # A plain task may check out the fixed commit and take the fix back.
+    paths = () if task.form == "plain" else SCRIPTS
     want = Want(
         task=task.id,
-        commit=checked_out(task.config, {path: task.data.get(path, b"") for path in SCRIPTS}),
+        commit=checked_out(task.config, {path: task.data.get(path, b"") for path in paths}),
         upstream=upstream_of(task.config),
         bundles=bundles(root, sorted(repos)),
     )

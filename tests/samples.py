@@ -111,12 +111,12 @@ fi
 """
 
 PLAIN_TEST = """#!/bin/bash
+PATH=/usr/bin:/bin
 echo 0 > /logs/verifier/reward.txt
 cd /app || exit 1
 cp /tests/adder.spec.js spec/adder.spec.js || exit 1
-npx mocha spec/adder.spec.js
-status=$?
-if [ $status -eq 0 ]; then
+npx mocha --reporter json --reporter-option output=/tmp/report.json spec/adder.spec.js
+if node /tests/compare.js /tmp/report.json; then
   echo 1 > /logs/verifier/reward.txt
 fi
 """
@@ -255,7 +255,7 @@ class Sample:
 
     def _plain(self) -> None:
         self._common(PLAIN_TOML)
-        self.write("environment/Dockerfile", f"FROM ubuntu:24.04@{DIGEST}\nWORKDIR /app\n")
+        self.write("environment/Dockerfile", f"FROM node:22.4@{DIGEST}\nWORKDIR /app\n")
         self.write("solution/solve.sh", "patch -p1 < /solution/fix.patch\n")
         self.write("tests/test.sh", PLAIN_TEST)
 

@@ -15,6 +15,8 @@ from kbench_build.model import Finding, Suppression
 from kbench_build.rules.catalogue import TASK_CHECKS
 from kbench_build.rules.findings import MOST_SPOTS
 from kbench_build.steps import validate
+from tests.foreign_cases import DEFECTS as SCRIPTS
+from tests.foreign_cases import PLAIN
 from tests.provenance_cases import ORIGINS
 from tests.recipe_cases import DEFECTS as RECIPES
 from tests.samples import TASK, Sample, rules
@@ -55,6 +57,7 @@ def test_a_defect_is_found_at_its_place(
 def test_every_check_has_a_defect_that_shows_it() -> None:
     shown = {rule for rule, *_ in (*DEFECTS, *STATEMENTS, *ORIGINS)} | {row.rule for row in ROWS}
     shown |= {f"recipe/{rule}" for rule, *_ in RECIPES}
+    shown |= {f"verifier/{rule}" for rule, *_ in (*SCRIPTS, *PLAIN)}
     assert {check.id for check in TASK_CHECKS} <= shown | {"layout/id"}
 
 

@@ -73,9 +73,10 @@ def build_lines(
     return tuple(_lines(file, instructions, _Build(scripts=scripts)))
 
 
-def script_lines(file: str, text: str) -> tuple[Line, ...]:
-    """The commands of a script that stands alone."""
-    return tuple(_of_script(file, parse_shell(text), first_options(text), _Build(scripts={})))
+def script_lines(file: str, text: str, scripts: Mapping[str, tuple[str, str]]) -> tuple[Line, ...]:
+    """The commands of a script, and of those that it calls (see `build_lines`)."""
+    build = _Build(scripts=scripts, seen={file.rpartition("/")[2]})
+    return tuple(_of_script(file, parse_shell(text), first_options(text), build))
 
 
 def _lines(file: str, instructions: Iterable[Instruction], build: _Build) -> Iterator[Line]:

@@ -233,7 +233,9 @@ def _is_fixed(revision: str | None) -> bool:
 def downloads(recipe: Recipe) -> Iterator[Place]:
     """Files from the network whose content nothing checks."""
     checks = [_mentions(line) for line in recipe.lines if _checks(line)]
-    found = [(i, line, _target(line)) for i, line in enumerate(recipe.lines) if _downloads(line)]
+    found = [
+        (i, line, _target(line)) for i, line in enumerate(recipe.lines) if downloads_from(line)
+    ]
     targets = {target for _, _, target in found if target}
     later = [i for i, line in enumerate(recipe.lines) if _checks(line)]
     for index, line, target in found:
@@ -260,7 +262,8 @@ def _added(recipe: Recipe, checks: list[str]) -> Iterator[Place]:
                     yield recipe.file, f"line {instruction.line}", message
 
 
-def _downloads(line: Line) -> bool:
+def downloads_from(line: Line) -> bool:
+    """Whether a command fetches something that is used from another machine."""
     if line.name not in ("curl", "wget"):
         return False
     if any(w in ("--head", "-I", "--spider", "--version", "-V", "--help") for w in line.words):
@@ -329,7 +332,7 @@ def swallowed(recipe: Recipe) -> Iterator[Place]:
     for line in recipe.lines:
         if line.step.dropped and _matters(line):
             how = line.step.dropped
-            if how == "the pipe" and _downloads(line):
+            if how == "the pipe" and downloads_from(line):
                 continue
             yield line.file, line.where, f"{line.shown} may fail unnoticed: {_how(how)}"
 
@@ -353,7 +356,7 @@ def _matters(line: Line) -> bool:
             name != "git" and any(w in _INSTALLS[name] for w in first)
         )
     if name in ("curl", "wget"):
-        return _downloads(line)
+        return downloads_from(line)
     return name in _BUILDS
 
 

@@ -85,8 +85,8 @@ class Block:
     """A compound command, and its redirections.
 
     `kind` and `bodies`: `group`, `subshell`, `function`: one; `if`: condition, branch, condition,
-    branch…, and the `else` branch if there is one; `loop`: condition and body; `for`: body; `case`:
-    the branches.
+    branch…, and the `else` branch if there is one; `loop`: condition and body; `for`: its words, as
+    a command of that name, and the body; `case`: the branches.
     """
 
     line: int
@@ -431,12 +431,16 @@ class _Parser:
 
     def _for(self) -> Node:
         token = self._take()
+        words = _Simple(token.line)
+        words.words.append("for")
         while not self._at_operator(";", "\n") and not self._at_word("do"):
-            if self._take().kind == "end":
+            word = self._take()
+            if word.kind == "end":
                 break
+            words.add(word)
         while self._at_operator(";", "\n"):
             self._take()
-        return self._block(token, "for", self._done())
+        return self._block(token, "for", ((words.command(),), *self._done()))
 
     def _case(self) -> Node:
         token, bodies = self._take(), list[Script]()

@@ -14,6 +14,8 @@ from kbench_build.rules.shell import Block, Chain, Command, Node, Pipe, Script
 _CONSTANT = frozenset({"true", ":", "echo", "printf", "export", "local", "declare", "readonly"})
 # As the last part of a pipe they end with 0 whatever came in.
 _PASSING = frozenset({"tee", "cat", "tail", "head", "sort", "uniq", "tr", "cut", "wc"})
+# They fail where nothing works.
+_EASY = frozenset({*_CONSTANT, "cd", "mkdir", "touch", "rm", "set"})
 _ALTERNATIVES = frozenset({"true", ":", "echo", "printf"})
 
 
@@ -30,15 +32,16 @@ class Step:
     """A simple command and where it stands.
 
     `dropped` says how its failure is dropped, empty where it isn't or where that can't be told;
-    `tested`: something depends on its exit code. `sure`: it runs whenever the script gets that far
-    (no branch, no loop, no function). `before` are the commands whose output it reads, `after`
-    those that read its own; `writes` the files that its output goes to, redirections of blocks
-    around it included.
+    `tested`: something depends on its exit code. `zero` says why the `$?` that it reads is always
+    0. `sure`: it runs whenever the script gets that far (no branch, no loop, no function).
+    `before` are the commands whose output it reads, `after` those that read its own; `writes` the
+    files that its output goes to, redirections of blocks around it included.
     """
 
     command: Command
     dropped: str = ""
     tested: bool = False
+    zero: str = ""
     sure: bool = True
     background: bool = False
     errexit: bool = False
@@ -71,6 +74,7 @@ class _Place:
 
     dropped: str = ""
     tested: bool = False
+    zero: str = ""
     sure: bool = True
     background: bool = False
     # Whether what is here last also gives the exit code of the whole.
@@ -89,11 +93,12 @@ class _Walk:
     def statements(self, script: Script, place: _Place) -> Iterator[Step]:
         for index, node in enumerate(script):
             last = index == len(script) - 1
-            here = place
+            zero = always_zero(script[index - 1], self.options) if index else place.zero
+            here = replace(place, zero=zero if _asks(node) else "")
             if not last:
                 silent = not self.options.errexit and not _asks(script[index + 1])
                 dropped = place.dropped or ("the next command" if silent else "")
-                here = replace(place, last=False, dropped=dropped)
+                here = replace(here, last=False, dropped=dropped)
             yield from self._node(node, here)
 
     def _node(self, node: Node, place: _Place) -> Iterator[Step]:
@@ -113,6 +118,7 @@ class _Walk:
             command=command,
             dropped="" if place.tested else place.dropped,
             tested=place.tested,
+            zero=place.zero if _names(command, "$?") else "",
             sure=place.sure,
             background=place.background,
             errexit=self.options.errexit,
@@ -143,8 +149,8 @@ class _Walk:
             rest = chain.operators[index:]
             inner = replace(place, sure=sure, background=place.background or chain.background)
             yield from self._node(part, self._in_chain(chain, index, inner))
-            # After `||` it runs sometimes; after `&&` whenever all went well so far.
-            sure = sure and bool(rest) and rest[0] == "&&"
+            # After `||` it runs sometimes, and after `&&` too, unless nothing can go wrong.
+            sure = sure and rest[:1] == ("&&",) and _is_easy(part)
 
     def _in_chain(self, chain: Chain, index: int, place: _Place) -> _Place:
         rest = chain.operators[index:]
@@ -166,6 +172,7 @@ class _Walk:
             yield from self.statements(
                 body, replace(inner, tested=True, sure=place.sure) if condition else inner
             )
+            inner = replace(inner, zero="")
         if block.kind == "subshell":
             self.options = kept
 
@@ -185,14 +192,21 @@ def _harmless(node: Node) -> str:
     return ""
 
 
+def _is_easy(node: Node) -> bool:
+    return isinstance(node, Command) and node.name in _EASY
+
+
 def _asks(node: Node) -> bool:
     """Whether a statement looks at the exit code of the one before it."""
     if isinstance(node, Command):
-        values = (*node.words, *(value for _, value in node.assigns))
-        return any("$?" in word or "PIPESTATUS" in word for word in values)
+        return _names(node, "$?") or _names(node, "PIPESTATUS")
     if isinstance(node, (Pipe, Chain)):
         return _asks(node.parts[0])
     return bool(node.bodies and node.bodies[0]) and _asks(node.bodies[0][0])
+
+
+def _names(command: Command, text: str) -> bool:
+    return any(text in word for word in (*command.words, *(v for _, v in command.assigns)))
 
 
 def always_zero(node: Node, options: Options) -> str:

@@ -92,7 +92,7 @@ def _integration(folder: Path, tasks: str) -> None:
     sample = small(folder, tested=tested)
     sample.write(
         "tests/test.sh",
-        f"git apply /tests/test.patch\n./gradlew clean {tasks} --continue || true\n",
+        f"git apply /tests/test.patch || exit 1\n./gradlew clean {tasks} --continue || true\n",
     )
 
 

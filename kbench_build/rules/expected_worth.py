@@ -70,9 +70,10 @@ def _unguarded(task: Content) -> Iterator[Spot]:
         return
     patched = found.before.get("test_patch_result", {})
     failing = [patched[s] for s in STATUSES if s != "passed_tests" and s in patched]
-    old = set(renamed(found).values())
-    known = frozenset().union(*found.sets.values(), *failing, old)
-    free = found.before["run_result"]["passed_tests"] - known
+    free = found.before["run_result"]["passed_tests"]
+    for known in (*found.sets.values(), *failing):
+        free = free - known
+    free = free - set(renamed(found).values()) if free else free
     taken_away = _taken_away(task) if free else frozenset()
     for index, test in enumerate(found.results["run_result"]["passed_tests"] if free else ()):
         if test in free and not _is_of(test, taken_away):
@@ -81,13 +82,14 @@ def _unguarded(task: Content) -> Iterator[Spot]:
 
 
 def _taken_away(task: Content) -> frozenset[str]:
-    """The words of all that the hidden patch removes, and of the files that it deletes or moves."""
+    """The words of what the hidden patch removes, and of files that a patch deletes or moves."""
     words: set[str] = set()
-    for file in task.test.files if task.test else ():
-        lines = b"\n".join(file.removed).decode("utf-8", "replace")
-        words.update(_WORD.findall(lines))
-        if file.old is not None and file.old != file.new:
-            words.update(_WORD.findall(file.old))
+    for patch in filter(None, (task.fix, task.test)):
+        for file in patch.files:
+            if patch is task.test:
+                words.update(_WORD.findall(b"\n".join(file.removed).decode("utf-8", "replace")))
+            if file.old is not None and file.old != file.new:
+                words.update(_WORD.findall(file.old))
     return frozenset(words)
 
 

@@ -24,6 +24,33 @@ ENV = {
 }
 
 
+TOKENS = """\
+package acme.parser
+
+/** Splits a line into tokens; what stands in quotes is one of them. */
+internal class TokenReader(private val line: String) {
+    private var position = 0
+
+    fun readAllTokens(): List<String> {
+        val tokens = mutableListOf<String>()
+        while (skipBlanksBefore(position)) tokens += quotedOrPlain()
+        return tokens
+    }
+
+    private fun skipBlanksBefore(start: Int): Boolean {
+        position = (start until line.length).firstOrNull { line[it] != ' ' } ?: line.length
+        return position < line.length
+    }
+
+    private fun quotedOrPlain(): String {
+        val end = if (line[position] == '"') line.indexOf('"', position + 1) else line.indexOf(' ')
+        require(end >= 0) { "a quote in this line is never closed" }
+        return line.substring(position, end).also { position = end + 1 }
+    }
+}
+"""
+
+
 def git(folder: Path, *argv: str, stdin: bytes = b"", **env: str) -> str:
     """Run git in a folder; its standard output without the final line break."""
     done = subprocess.run(
@@ -57,7 +84,11 @@ def make_upstream(folder: Path, algorithm: str = "sha1") -> Upstream:
         )
     ]
     git(folder, "tag", "v1")
-    fixed = {"src/parser.kt": "fun parse() = 42\n", "src/fixed.kt": "object OnlyInTheFix\n"}
+    fixed = {
+        "src/parser.kt": "fun parse() = 42\n",
+        "src/fixed.kt": "object OnlyInTheFix\n",
+        "src/tokens.kt": TOKENS,
+    }
     fix = _commit(folder, 0, fixed)
     fix_patch = git(folder, "diff", "--binary", commits[-1], fix).encode() + b"\n"
     _commit(folder, 4, {"test/ParserTest.kt": "class ParserTest // hidden\n"})

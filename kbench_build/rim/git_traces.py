@@ -27,7 +27,7 @@ class GitTraces:
         self._room = MOST_IDS
         self._folders: set[bytes] = set()
         self._heads: list[bytes] = []
-        self._repositories: list[bytes] = []
+        self._repositories: set[bytes] = set()
         self._ids: dict[bytes, set[bytes]] = {}
         self._packs: dict[bytes, Literal["pack", "bundle"]] = {}
 
@@ -38,8 +38,10 @@ class GitTraces:
             self._folders.add(name)
         elif name.endswith(b"/HEAD"):
             self._heads.append(name[:-5])
-        elif name.endswith(b"/.git") or name == b".git":
-            self._repositories.append(name)
+            if name.endswith(b"/.git/HEAD"):
+                self._repositories.add(name[:-5])
+        elif name.endswith(b"/.git"):
+            self._repositories.add(name)
         elif b"/objects/" in name and (loose := _LOOSE.fullmatch(name)):
             self._add(loose[1], [bytes.fromhex((loose[2] + loose[3]).decode())])
 
@@ -62,7 +64,7 @@ class GitTraces:
         for place, ids in sorted(self._ids.items()):
             yield _trace(place, "objects", frozenset(each.hex() for each in ids))
         bare = {f for f in self._heads if {f + b"/objects", f + b"/refs"} <= self._folders}
-        for place in sorted({*self._repositories, *bare}):
+        for place in sorted(self._repositories | bare):
             yield _trace(place, "repository", frozenset())
 
     def _index(self, place: bytes, data: memoryview) -> None:

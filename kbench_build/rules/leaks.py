@@ -77,7 +77,12 @@ class ImageProof:
 
     def as_json(self) -> dict[str, Any]:
         """The proof as a JSON value."""
-        return asdict(self)
+        left_out = {
+            reason: {"count": left.count, "examples": list(left.examples)}
+            for reason, left in self.left_out.items()
+        }
+        listed = {key: list(getattr(self, key)) for key in ("layers", "other_repositories")}
+        return {**asdict(self), **listed, "left_out": left_out}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +120,8 @@ def judge(layers: Sequence[LayerFound], sought: Sought) -> tuple[tuple[Finding, 
     """Everything in the layers that gives the fix away, and what was searched."""
     where: dict[_Said, list[int]] = {}
     for number, layer in enumerate(layers, 1):
-        for said in (*_files(layer, sought), *_texts(layer, sought), *_git(layer, sought)):
+        in_files = (*_files(layer, sought), *_texts(layer, sought))
+        for said in (*_innermost(in_files), *_git(layer, sought)):
             where.setdefault(said, []).append(number)
     findings = _findings(where, len(layers), sought.file)
     return tuple(findings), _proof(layers, sought)
@@ -134,7 +140,10 @@ def _files(layer: LayerFound, sought: Sought) -> Iterator[_Said]:
 def _texts(layer: LayerFound, sought: Sought) -> Iterator[_Said]:
     marks = sought.marks.each
     totals = _grouped(marks, frozenset(range(len(marks))) - sought.at_base)
+    fixed = frozenset(sought.fixed.get(layer.layer, ()))
     for hit in layer.hits:
+        if hit.place in fixed:
+            continue
         found = _grouped(marks, hit.numbers - sought.at_base)
         lines = {g: m for (g, kind), m in found.items() if kind == "line"}
         words = {g: m for (g, kind), m in found.items() if kind == "word"}
@@ -222,6 +231,15 @@ def _is_below(place: str, folder: str) -> bool:
 
 
 # What is said of it all.
+
+
+def _innermost(said: Sequence[_Said]) -> Iterator[_Said]:
+    """Without archives of which a member is named: what isn't compressed is found in both."""
+    outer = set()
+    for each in said:
+        parts = each.place.split("!")
+        outer |= {"!".join(parts[:depth]) for depth in range(1, len(parts))}
+    return (each for each in said if each.place not in outer)
 
 
 def _findings(where: Mapping[_Said, Sequence[int]], of: int, file: str) -> Iterator[Finding]:

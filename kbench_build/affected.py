@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from kbench_build import digest
 from kbench_build.errors import KbenchError
@@ -24,9 +23,6 @@ from kbench_build.rim.worktree import Worktree, lay_out
 from kbench_build.rules.base_inputs import BaseInput
 from kbench_build.rules.images import Recipe
 from kbench_build.steps.validate import SOURCES
-
-if TYPE_CHECKING:
-    from kbench_build.rim.upstream import Holder
 
 _READ = (CONFIG, BASES, TASKS)
 _RULES = re.compile(r"kbench_build/runtime/.+|schemas/[^/]+\.schema\.json")
@@ -72,16 +68,14 @@ class Foreseen(Plan):
         """The recipe of the image, in place of the image's id."""
         return self.recipe(task).digest
 
-    @cached_property
-    def _holders(self) -> Mapping[str, "Holder"]:
+    def holder(self, task: str) -> None:
         """None: who has a base commit is no part of a change, since its content is the same."""
-        return {}
 
     @cached_property
-    def _surroundings(self) -> str:
+    def surroundings(self) -> str:
         """What all tasks' findings depend on, and where upstreams are looked for."""
         config = self.config
-        return digest.of_json([super()._surroundings, config.mirrors, config.fetch])
+        return digest.of_json([super().surroundings, config.mirrors, config.fetch])
 
     def recipe(self, task: str) -> Recipe:
         """The recipe; one that lacks a base counts by the rest."""

@@ -307,7 +307,8 @@ class Plan:
         return self._task_recipes
 
     @cached_property
-    def _surroundings(self) -> str:
+    def surroundings(self) -> str:
+        """Digest of what all tasks' findings depend on beside the task."""
         from kbench_build.steps import validate  # noqa: PLC0415
 
         return validate.surroundings(bases=self.survey.bases, config=self.config)
@@ -316,17 +317,17 @@ class Plan:
         from kbench_build.steps import validate  # noqa: PLC0415
 
         if subject != DATASET:
-            holder = self._holder(subject)
+            holder = self.holder(subject)
             return validate.inputs(
                 tree=self.survey.tasks[subject].digest,
-                surroundings=self._surroundings,
+                surroundings=self.surroundings,
                 holder=holder.name if holder else "",
             )
         return validate.dataset_inputs(
             traits=self.survey.traits,
             folders={repo: of_tree(f.files) for repo, f in self.survey.folders.items()},
             manifest=self.survey.dataset.manifest,
-            surroundings=self._surroundings,
+            surroundings=self.surroundings,
         )
 
     def _validate(self, subject: str) -> Report:
@@ -337,11 +338,11 @@ class Plan:
             dataset=self.survey.dataset,
             bases=self.survey.bases,
             inputs=self._validate_inputs(subject),
-            holder=None if subject == DATASET else self._holder(subject),
+            holder=None if subject == DATASET else self.holder(subject),
             traits=self.survey.traits,
         )
 
-    def _holder(self, task: str) -> "Holder | None":
+    def holder(self, task: str) -> "Holder | None":
         """Where a task's base commit is to be had; None where no place for upstreams is known.
 
         Told once a run for all tasks of one upstream, when the bundles of its bases are made.

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -81,8 +82,9 @@ def test_nothing_is_written(broken: Path) -> None:
 
 def test_a_foreign_dataset_without_settings_is_checked(tmp_path: Path) -> None:
     root = foreign_kit.make(tmp_path).root
-    said = of_subjects(as_json(root))
+    said = of_subjects(as_json(root, "--fail-on", "never"))
     assert said[foreign_kit.TASKS[0]]["form"] == "own"
+    assert said[foreign_kit.TASKS[0]]["findings"]
     assert not (root / "kbench.toml").exists()
 
 
@@ -127,7 +129,8 @@ def test_a_folder_that_holds_tasks_itself_is_checked(tmp_path: Path) -> None:
     write(tmp_path / "set" / "README.md", "not a task\n")
     said = of_subjects(as_json(tmp_path / "set"))
     files = {f["file"] for subject in said.values() for f in subject["findings"]}
-    assert files == {"acme__tool-1/task.toml"}
+    assert "acme__tool-1/task.toml" in files
+    assert all(file.startswith("acme__tool-1/") for file in files)
     assert list(of_subjects(as_json(tmp_path / "set" / "acme__tool-1"))) == ["acme__tool-1"]
 
 
@@ -158,7 +161,7 @@ def test_text_is_grouped_by_file_with_a_summary(broken: Path) -> None:
     assert lines[start + 1].startswith("  error    line 4, column 8: ")
     assert lines[start + 1].endswith("[document/syntax]")
     assert lines[start + 2].startswith("           ")
-    assert lines[-1] == "1 error, 2 notes in 3 tasks"
+    assert re.fullmatch(r"1 error, (\d+ warnings?, )?\d+ notes in 3 tasks", lines[-1])
     assert any(line.startswith("not checked in 3 tasks: ") for line in lines)
 
 

@@ -82,14 +82,15 @@ def test_a_pull_request_runs_what_it_touches_and_knows_its_history() -> None:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone, as CI has it, of a repository whose branch changes one task's statement."""
+    """A clone, as CI has it, of a repository whose branch changes what is told of one task."""
     made = make_dataset(tmp_path / "upstream", tasks=2)
     write(made / ".gitignore", ".kbench/\n__pycache__/\n")
     git(made, "init", "-q", "-b", "main")
     git(made, "add", "-A")
     git(made, "commit", "-qm", "start")
     git(made, "checkout", "-q", "-b", "change")
-    write(made / "tasks/acme__tool-2/instruction.md", "Another.\n")
+    document = made / "tasks/acme__tool-2/task.toml"
+    write(document, document.read_text().replace('"easy"', '"hard"'))
     git(made, "commit", "-qam", "change")
     git(tmp_path, "clone", "-q", f"file://{made}", "clone")
     return tmp_path / "clone"

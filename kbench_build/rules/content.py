@@ -10,7 +10,7 @@ is `tests/verify.json`). *own*: expected tests or a hidden patch, graded by a `t
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -62,7 +62,10 @@ _PATCH_LIMIT = 64 * MIB
 # Of a plain task's own test files, those of usual size are read, up to so many bytes in all.
 _TEST_LIMIT = MIB // 4
 _TESTS_LIMIT = 4 * MIB
-_READ = re.compile(r"(?:environment|solution|tests)/[^/]+\.(?:sh|py)|environment/[^/]+\.patch")
+_READ = re.compile(
+    r"(?:environment|solution|tests)/[^/]+\.(?:sh|py)|environment/[^/]+\.patch"
+    r"|environment/docker-compose\.ya?ml|environment/[^/]*[Dd]ockerfile[^/]*"
+)
 
 
 def limit(path: str) -> int | None:
@@ -91,12 +94,14 @@ def test_files(files: Mapping[str, FolderEntry]) -> tuple[FolderEntry, ...]:
 class Around:
     """What surrounds a task in its dataset: the image namespace, the bases, the shipped files.
 
-    `shipped` maps the path of each file that is the same in every task to its content.
+    `shipped` maps the path of each file that is the same in every task to its content, `recipes`
+    the path of each base's Dockerfile to its text.
     """
 
     namespace: str
     bases: tuple[Base, ...]
     shipped: Mapping[str, bytes]
+    recipes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

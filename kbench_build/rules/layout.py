@@ -19,12 +19,16 @@ from kbench_build.rules.content import (
     Form,
 )
 from kbench_build.rules.findings import Check, Spot
+from kbench_build.rules.images import base_image, task_image
 
 # Docker cuts a tag at 128 characters; the first may be no dot or dash; doit reads `=` in names.
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 # What archives and most systems take, with a release's own folders in front.
 _LONGEST = 512
 _COMPOSE = ("environment/docker-compose.yaml", "environment/docker-compose.yml")
+_COMPOSE_IMAGE = re.compile(r"\s*(?:-\s*)?image:\s*[\"']?([^\s\"'#]+)")
+# Of so many lines, so large a part of all must be the same.
+_TELLING_LINES, _NEARLY = 3, 0.7
 _BOTH = (TASK, INSTRUCTION, TEST)
 _EXPECTING = (FIX, SOLVE, TEST_PATCH, EXPECTED)
 _REQUIRED: Mapping[Form, tuple[str, ...]] = {
@@ -192,6 +196,50 @@ def _unnamed(task: Content, name: str, reader: str, known: set[str] | frozenset[
     return f"is named nowhere in {reader}"
 
 
+def _compose(task: Content) -> Iterator[Spot]:
+    for path in _COMPOSE:
+        text = task.data.get(path, b"").decode("utf-8", "replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            match = _COMPOSE_IMAGE.match(line)
+            if match and _is_nobodys(task, match[1]):
+                message = f"names the image {match[1]}, which nothing builds"
+                yield Spot(file=path, where=f"line {number}", message=message)
+
+
+def _is_nobodys(task: Content, image: str) -> bool:
+    """Whether an image looks like one of the dataset's own, and is none."""
+    around = task.around
+    known = {base_image(around.namespace, base) for base in around.bases}
+    ours = image.startswith(f"{around.namespace}/") or task.id.lower() in image.lower()
+    return (
+        ours and "$" not in image and image not in known | {task_image(around.namespace, task.id)}
+    )
+
+
+def _base_copies(task: Content) -> Iterator[Spot]:
+    for path, data in task.data.items():
+        if path == DOCKERFILE or "dockerfile" not in path.rpartition("/")[2].lower():
+            continue
+        text = data.decode("utf-8", "replace")
+        for base, recipe in task.around.recipes.items():
+            if _nearly(text, recipe):
+                same = "is" if text == recipe else "is nearly"
+                yield Spot(file=path, message=f"{same} a copy of {base}, which the task stands on")
+                break
+
+
+def _nearly(text: str, other: str) -> bool:
+    """Whether two Dockerfiles have the same bytes, or nearly all their lines in common."""
+    if text == other:
+        return True
+    mine, theirs = (
+        {line.strip() for line in lines.splitlines() if line.strip() and line.strip()[0] != "#"}
+        for lines in (text, other)
+    )
+    shared = len(mine & theirs)
+    return shared >= _TELLING_LINES and shared >= _NEARLY * len(mine | theirs)
+
+
 def _line_ends(task: Content) -> Iterator[Spot]:
     for path, data in task.data.items():
         if path.endswith(".sh") and (at := data.find(b"\r\n")) >= 0:
@@ -264,6 +312,20 @@ CHECKS: tuple[Check[Content], ...] = (
         why="Files that nothing uses mislead readers, and may show what should be hidden.",
         mend="Delete it, or use it.",
         find=_leftovers,
+    ),
+    Check(
+        id="layout/compose-image",
+        severity="warning",
+        why="Who follows the file starts an image that isn't there, or another one of that name.",
+        mend="Delete the file, or name the image that the Dockerfile beside it makes.",
+        find=_compose,
+    ),
+    Check(
+        id="layout/base-copy",
+        severity="warning",
+        why="A copy of the base's recipe builds nothing, and goes stale when the base changes.",
+        mend="Delete it: the task's Dockerfile names the base.",
+        find=_base_copies,
     ),
     Check(
         id="layout/script-line-ends",

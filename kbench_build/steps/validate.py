@@ -92,10 +92,16 @@ SOURCES = (
 )
 
 
-def surroundings(*, bases: Iterable[Base], config: Config) -> str:
-    """Digest of what all tasks' findings depend on beside the task; computed once a run."""
+def surroundings(
+    *, bases: Iterable[Base], config: Config, recipes: Mapping[str, str] | None = None
+) -> str:
+    """Digest of what all tasks' findings depend on beside the task; computed once a run.
+
+    `recipes` are the digests of the bases' Dockerfiles, by their path.
+    """
     names = sorted(base.name for base in bases)
-    return digest.of_json([names, config.namespace, _answered(config), rules_version()])
+    known = [names, config.namespace, _answered(config), rules_version()]
+    return digest.of_json([*known, dict(recipes or {})])
 
 
 @cache
@@ -179,7 +185,12 @@ def validate_task(
     from kbench_build.rules.on_base import check_on_base  # noqa: PLC0415
 
     began = time.monotonic()
-    around = Around(namespace=config.namespace, bases=bases, shipped=shipped())
+    around = Around(
+        namespace=config.namespace,
+        bases=bases,
+        shipped=shipped(),
+        recipes=_recipes(root, task, bases),
+    )
     known = read_task(root, task, around)
     known, base, untried = _at_base(root, known, holder or _holder(root, known, config))
     about = {"form": known.form, "not_checked": [*not_checked(known), *untried]}
@@ -192,6 +203,16 @@ def validate_task(
         about=about,
         unasked=_unasked(task=True, base=base is not None),
     )
+
+
+def _recipes(root: Path, task: str, bases: tuple[Base, ...]) -> Mapping[str, str]:
+    """The bases' Dockerfiles, for a task that seems to hold a copy of one; else none is read."""
+    folder = root / TASKS / task / "environment"
+    names = (path.name for path in folder.glob("*[Dd]ockerfile*"))
+    if not set(names) - {"Dockerfile", "Dockerfile.dockerignore"}:
+        return {}
+    texts = {base.dockerfile: _text(root / base.dockerfile) for base in bases}
+    return {path: text for path, text in texts.items() if text is not None}
 
 
 def _unasked(*, task: bool, base: bool) -> frozenset[str]:

@@ -48,6 +48,25 @@ def checked(folder: Path) -> None:
     )
 
 
+COMPOSE = "services:\n  main:\n    image: {}\n"
+BASE = (
+    PINNED + "ENV LANG=C.UTF-8\nRUN apt-get update\nUSER root\nENV CI=true\nWORKDIR /home/adder\n"
+)
+
+
+def compose(folder: Path, image: str) -> None:
+    """A task with a compose file that names this image."""
+    small(folder).write("environment/docker-compose.yaml", COMPOSE.format(image))
+
+
+def copied(folder: Path, text: str) -> None:
+    """A task with another Dockerfile beside its own, on a base made by BASE."""
+    base(folder, BASE)
+    task = next((folder / DATASET / "tasks").iterdir())
+    (task / "environment/Dockerfile.base").write_text(text, encoding="utf-8")
+    (task / "environment/docker-compose.yaml").write_text("services: {}\n", encoding="utf-8")
+
+
 ROWS: tuple[Row, ...] = (
     Row(
         row="floating base",
@@ -63,6 +82,24 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(row="moving clone", rule="bases/moving-clone", defect=moving_clone, twin=fixed_clone),
     Row(row="no checksum", rule="bases/download", defect=unchecked, twin=checked),
+    Row(
+        row="compose leftover",
+        rule="layout/compose-image",
+        defect=lambda folder: compose(folder, "kotlin-bench/acme_adder:dev"),
+        twin=lambda folder: compose(folder, "kotlin-bench/task:acme_adder-7"),
+    ),
+    Row(
+        row="dockerfile leftover",
+        rule="layout/base-copy",
+        defect=lambda folder: copied(folder, BASE),
+        twin=lambda folder: copied(folder, "FROM redis:7\nENV LANG=C.UTF-8\n"),
+    ),
+    Row(
+        row="dockerfile leftover",
+        rule="layout/base-copy",
+        defect=lambda folder: copied(folder, BASE.replace("update", "upgrade")),
+        twin=lambda folder: copied(folder, PINNED),
+    ),
     Row(
         row="tools may be missing",
         rule="recipe/optional-tool",

@@ -311,7 +311,9 @@ class Plan:
         """Digest of what all tasks' findings depend on beside the task."""
         from kbench_build.steps import validate  # noqa: PLC0415
 
-        return validate.surroundings(bases=self.survey.bases, config=self.config)
+        bases = self.survey.bases
+        recipes = {base.dockerfile: self._dockerfile_digest(base) for base in bases}
+        return validate.surroundings(bases=bases, config=self.config, recipes=recipes)
 
     def _validate_inputs(self, subject: str) -> str:
         from kbench_build.steps import validate  # noqa: PLC0415

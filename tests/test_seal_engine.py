@@ -1,6 +1,7 @@
 """The seal in real images: made by the script inside a build, proven by reading the image."""
 
 import io
+import json
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ from kbench_build.rim.engines import tars
 from kbench_build.steps.seal import seal
 from tests import engine_box
 from tests.engine_box import engine, spec
-from tests.seal_kit import RUNTIME, TASK, rules, said, write_task
-from tests.seal_routes import Site, Upstream, git, make_upstream
+from tests.leak_routes import LEAKS, layers_of, tar_of
+from tests.seal_kit import RUNTIME, TASK, rules, run_seal, said, write_task
+from tests.seal_routes import ROUTES, Site, Upstream, git, make_upstream
 
 pytestmark = pytest.mark.engine
 
@@ -131,7 +133,7 @@ def test_what_a_later_layer_adds_is_found(sealed_image: str, site: Site, tmp_pat
     result = engine.build(spec(tmp_path, text, image=image, context=context))
     assert result.status == "built", result
     report = seal(site.folder, TASK, engine=engine, image=image, inputs="")
-    assert {"seal.ref", "seal.name", "seal.fix-file", "seal.tracked"} == rules(report)
+    assert {"seal.ref", "seal.name", "seal.fix-file", "seal.tracked"} == rules(report), said(report)
     spots = {f["where"] for f in report.data["findings"]}
     assert {".git/refs/pull/7", "build/copy.kt", "src/parser.kt"} <= spots
     assert not containers_of(image)
@@ -143,3 +145,78 @@ def test_a_place_that_the_image_lacks_is_a_finding(sealed_image: str, site: Site
     report = seal(site.folder, TASK, engine=engine, image=sealed_image, inputs="")
     assert rules(report) == {"seal.checkout"}
     assert not containers_of(sealed_image)
+
+
+# Every route to a fix, planted in images.
+
+
+def test_a_leak_in_a_layer_is_found_though_later_layers_hide_it(
+    sealed_image: str, site: Site, tmp_path: Path
+) -> None:
+    files = layers_of(tuple(LEAKS), site.upstream)
+    leaking = {name.replace("home/checkout/", "home/parser/"): f for name, f in files.items()}
+    text = (
+        f"FROM {GIT}\nADD leaks.tar /\nRUN rm -rf /home/* /opt /root /solution /tmp/* /var\n"
+        f"COPY --from={sealed_image} /home/parser /home/parser\nWORKDIR /home/parser\n"
+    )
+    context = {"Dockerfile": text.encode(), "leaks.tar": tar_of(leaking)}
+    image = f"{engine_box.NAMESPACE}/leaks:1"
+    result = engine.build(spec(tmp_path, text, image=image, context=context))
+    assert result.status == "built", result
+    report = seal(site.folder, TASK, engine=engine, image=image, inputs="")
+    found = {(f["rule"], f["where"]) for f in report.data["findings"]}
+    for name, leak in LEAKS.items():
+        place = leak.place.replace("/home/checkout/", "/home/parser/")
+        spots = [w for rule, w in found if rule == leak.rule]
+        assert any(w == place or w.startswith(f"{place}/") for w in spots), (name, said(report))
+    assert {rule.partition("/")[0] for rule, _ in found} == {"leak"}
+    proof = report.data["proof"]["image"]
+    assert proof["layers"] == list(engine.layers(image))
+    assert proof["bytes"] > sum(map(len, leaking.values()))
+    assert not containers_of(image)
+
+
+# Those that differ in a name alone are planted together; each is to be named by its place.
+_TEXTS = [name for name in ROUTES if name.startswith("text ")]
+_TOGETHER = {
+    "refs": [name for name in ROUTES if name.startswith("ref ")],
+    "pseudo-refs": [name for name in ROUTES if name.startswith("pseudo-ref ")],
+    **{f"texts from {at}": _TEXTS[at : at + 6] for at in range(0, len(_TEXTS), 6)},
+}
+_ALONE = (
+    *("annotated tag", "stash", "note", "replacement", "packed ref", "packed peeled id"),
+    *("branch moved to the fix", "head detached at the fix", "head at an ancestor"),
+    *("head on an unborn branch", "merge in progress", "rebase in progress", "rebase of mails"),
+    *("reflog of head", "reflog that only tells", "loose dangling blob", "second pack"),
+    *("kept pack", "promisor pack", "cruft pack", "multi pack index", "alternates", "grafts"),
+    *("shallow at the fix", "linked worktree", "submodule store", "lost and found"),
+    *("bundle in git", "index entry", "index conflict", "index tree cache", "config branch"),
+    *("tracked file of the fix", "all of upstream fetched"),
+)
+
+
+def test_every_route_in_a_repository_is_found_in_an_image(site: Site, tmp_path: Path) -> None:
+    sealed = tmp_path / "sealed"
+    git(tmp_path, "clone", "-q", str(site.upstream.folder), str(sealed))
+    run_seal(sealed, site.upstream.base, "ancestors")
+    plans = {**_TOGETHER, **{name: [name] for name in _ALONE}}
+    for number, names in enumerate(plans.values()):
+        place = tmp_path / "routes" / str(number) / "parser"
+        shutil.copytree(sealed, place, symlinks=True)
+        for name in names:
+            ROUTES[name].plant(Site(folder=place, upstream=site.upstream))
+    text = f"FROM {GIT}\nADD routes.tar /home/\n"
+    context = {"Dockerfile": text.encode(), "routes.tar": _tar(tmp_path / "routes", "routes")}
+    image = f"{engine_box.NAMESPACE}/routes:1"
+    result = engine.build(spec(tmp_path, text, image=image, context=context))
+    assert result.status == "built", result
+    verify = site.folder / "tasks" / TASK / "tests" / "verify.json"
+    for number, names in enumerate(plans.values()):
+        verify.write_text(json.dumps({"workdir": f"/home/routes/{number}/parser"}))
+        report = seal(site.folder, TASK, engine=engine, image=image, inputs="")
+        spots = {(f["rule"], f["where"]) for f in report.data["findings"]}
+        for name in names:
+            rule = ROUTES[name].rule
+            spot = f".git/{name.partition(' ')[2]}"
+            assert rule in {r for r, _ in spots}, (name, said(report))
+            assert len(names) == 1 or (rule, spot) in spots, (name, said(report))

@@ -167,6 +167,11 @@ IN_ORDER: list[tuple[str, str, Break]] = [
         hosts("repo.maven.apache.org", "maven.google.com", "cache-redirector.jetbrains.com"),
     ),
     ("the registries that builds need", "own", hosts("registry.npmjs.org", "pypi.org")),
+    (
+        "a mirror of public forges, where the repository isn't on one",
+        "own",
+        both(on("git.acme.example", "pulls/7"), hosts("jitpack.io")),
+    ),
     ("a forge that holds others", "own", hosts("github.com", "raw.githubusercontent.com")),
     ("a host with the name in a part", "own", hosts("adders.dev", "acme-tools.org")),
     ("a plain task that says nothing of itself", "plain", lambda _: None),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.samples import SOURCE, SPEC, Sample, patches
+from tests.samples import BASE, SOURCE, SPEC, Sample, patches
 
 Break = Callable[[Sample], None]
 
@@ -227,6 +227,39 @@ FAIR: list[tuple[str, str, Break]] = [
         "an issue under the number of the change, where it is listed",
         "own",
         both(issues("https://example.org/acme/adder/issues/7"), told("As in issue #7.\n")),
+    ),
+    (
+        "a link to an issue under the number of the change, where it is listed",
+        "own",
+        both(
+            issues("https://example.org/acme/adder/issues/7"),
+            told("See https://example.org/acme/adder/issues/7.\n"),
+        ),
+    ),
+    ("another repository's number", "own", both(numbered, told("Like other/adder#73.\n"))),
+    (
+        "a number that a file of the fix begins with",
+        "own",
+        change(
+            FIX.replace(b"--- a/", b"index 1111111..1234567 100644\n--- a/", 1),
+            TEST,
+            "sumOf 1234567\n",
+        ),
+    ),
+    (
+        "the base commit of a plain task that says so",
+        "plain",
+        both(
+            lambda s: s.edit(
+                "task.toml",
+                "[verifier]",
+                f'[metadata.source]\nbase_commit = "{BASE}"\n\n[verifier]',
+            ),
+            lambda s: s.edit(
+                "environment/Dockerfile", "WORKDIR", f"RUN git checkout {BASE}\nWORKDIR"
+            ),
+            told(f"Seen at {BASE}.\n"),
+        ),
     ),
     ("another repository's change", "own", told("Like github.com/other/adder/pull/7.\n")),
     ("an earlier change", "own", told("Since #23 it rounds, see acme/adder/pull/3.\n")),

@@ -36,9 +36,10 @@ def said(sample: Sample) -> list[tuple[str, str, str]]:
     return [(f.rule, f.file, f.message) for f in found if f.rule.startswith(FAMILIES)]
 
 
-def test_one_change_under_two_ids_is_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fix", [FIX, OTHER_FIX], ids=["same fix", "other fix"])
+def test_one_change_under_two_ids_is_found_once(tmp_path: Path, fix: bytes) -> None:
     sample = Sample(tmp_path)
-    add(sample, "acme_adder-8", ('"acme"', '"Acme"'))
+    add(sample, "acme_adder-8", ('"acme"', '"Acme"'), fix=fix)
     assert said(sample) == [
         (
             "duplicate/change",

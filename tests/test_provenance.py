@@ -9,7 +9,7 @@ from kbench_build.rules.provenance import canonical, replacement
 from kbench_build.steps import validate
 from tests.provenance_cases import IN_ORDER, ORIGINS, hosts, licence
 from tests.samples import TASK, Sample
-from tests.validate_cases import Break
+from tests.validate_cases import Break, toml
 
 FAMILIES = ("provenance/", "network/")
 
@@ -77,3 +77,23 @@ def test_ten_thousand_hosts_take_bounded_time(tmp_path: Path) -> None:
     began = time.monotonic()
     sample.validate()
     assert time.monotonic() - began < 5
+
+
+def own_fix(sample: Sample) -> list[str]:
+    return [where for rule, _, where, _ in said(sample) if rule == "network/own-fix"]
+
+
+def test_hosts_for_all_builds_are_let_be_whoever_owns_them(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, "own")
+    toml('owner = "acme"', 'owner = "JetBrains"')(sample)
+    hosts("cache-redirector.jetbrains.com", "download.jetbrains.com")(sample)
+    assert own_fix(sample) == ["agent.allowed_hosts[1]"]
+
+
+@pytest.mark.parametrize("mode", ["public", "no-network"])
+def test_hosts_count_only_where_there_is_a_list(tmp_path: Path, mode: str) -> None:
+    sample = Sample(tmp_path, "own")
+    hosts("example.org")(sample)
+    assert own_fix(sample) == ["agent.allowed_hosts[0]"]
+    toml('network_mode = "allowlist"', f'network_mode = "{mode}"')(sample)
+    assert own_fix(sample) == []

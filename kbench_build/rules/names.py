@@ -55,12 +55,11 @@ _LONGEST = 1_000
 class Names:
     """What a patch says of names: `declared` by lines it adds, `known` from all its other lines.
 
-    `hidden` are those of `declared` that only their own file or module sees, `api` those that
-    others are meant to use: types, functions, and values that aren't inside a function.
+    `api` are those of `declared` that others are meant to use: types, functions and values that
+    aren't private, nor inside a function.
     """
 
     declared: frozenset[bytes]
-    hidden: frozenset[bytes]
     api: frozenset[bytes]
     known: frozenset[bytes]
 
@@ -79,30 +78,29 @@ class Used:
     known: frozenset[bytes]
 
 
-NONE = Names(declared=frozenset(), hidden=frozenset(), api=frozenset(), known=frozenset())
+NONE = Names(declared=frozenset(), api=frozenset(), known=frozenset())
 
 
 def names_of(patch: Patch, data: bytes) -> Names:
     """The names in a patch; `data` is its text, where the lines that it keeps stand."""
     declared: set[bytes] = set()
-    hidden: set[bytes] = set()
     api: set[bytes] = set()
     for file in patch.files:
         if file.new is None or not SOURCE.fullmatch(file.new):
             continue
-        for name, is_hidden, is_api in declarations(file.added):
+        for name, is_api in declarations(file.added):
             declared.add(name)
-            (hidden if is_hidden else api if is_api else declared).add(name)
+            if is_api:
+                api.add(name)
     return Names(
         declared=frozenset(declared),
-        hidden=frozenset(hidden - api),
         api=frozenset(api),
         known=kept_words(data),
     )
 
 
-def declarations(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bool, bool]]:
-    """(name, whether it is hidden, whether others may use it) for each name that lines declare."""
+def declarations(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """(name, whether others are meant to use it) for each name that lines declare."""
     after_override = False
     for line in lines:
         if len(line) > _LONGEST:
@@ -114,18 +112,18 @@ def declarations(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bool, bool]]:
             yield from _declared_in(line)
 
 
-def _declared_in(line: bytes) -> Iterator[tuple[bytes, bool, bool]]:
-    is_hidden = bool(_HIDDEN.search(line))
+def _declared_in(line: bytes) -> Iterator[tuple[bytes, bool]]:
+    is_api = not _HIDDEN.search(line)
     inner = line[:1] in (b" ", b"\t")
     for match in _DECLARED.finditer(line):
         is_value = match["kind"] in (b"val", b"var", b"const", b"let", b"static")
         if match["name"] not in _NO_NAMES:
             local = is_value and inner and match.start() == len(line) - len(line.lstrip())
-            yield match["name"], is_hidden, not local
+            yield match["name"], is_api and not local
     for form in (_JAVA, _METHOD):
-        match = form.match(line)
-        if match and match["name"] not in _NO_NAMES:
-            yield match["name"], is_hidden, True
+        method = form.match(line)
+        if method and method["name"] not in _NO_NAMES:
+            yield method["name"], is_api
 
 
 def used_in(lines: Sequence[bytes], *, known: frozenset[bytes]) -> Used:
@@ -133,7 +131,7 @@ def used_in(lines: Sequence[bytes], *, known: frozenset[bytes]) -> Used:
     text = b"\n".join(lines)
     return Used(
         used=frozenset(_WORD.findall(_QUIET.sub(b" ", text))),
-        declared=frozenset((*(name for name, _, _ in declarations(lines)), *_imported(lines))),
+        declared=frozenset((*(name for name, _ in declarations(lines)), *_imported(lines))),
         known=known,
     )
 

@@ -27,7 +27,7 @@ WORKDIR /home/adder
 # A base that an engine can build without a network; the bundle must lie beside it.
 OFFLINE_DOCKERFILE = """FROM {image}
 COPY adder.bundle /opt/
-RUN git clone --quiet /opt/adder.bundle /home/adder
+RUN git clone --quiet /opt/adder.bundle /home/adder && rm /opt/adder.bundle
 WORKDIR /home/adder
 """
 _CODE, _TESTS = "app/src/main/sh/adder.sh", "app/src/test/sh/AdderTest.sh"

@@ -28,7 +28,7 @@ from kbench_build.rules.shipped import SHIPPED
 from kbench_build.steps import validate
 from kbench_build.steps.harden import Hardened, write
 from kbench_build.steps.sync import sync
-from tests.foreign_kit import COMMAND, TASKS, Foreign, make
+from tests.foreign_kit import BASE_DOCKERFILE, COMMAND, TASKS, Foreign, make
 
 PROJECT = Path(__file__).parent.parent
 RUNTIME = Path(runtime.__file__).parent
@@ -96,12 +96,92 @@ def test_a_task_comes_to_the_shipped_verifier_and_seal(made: Foreign) -> None:
     assert list(data["hidden"]) == ["app/src/test/sh/AdderTest.sh"]
     assert list(data["protected"]["files"]) == ["gradlew"]
     dockerfile = (task / "environment/Dockerfile").read_text()
-    assert f"seal_git_history.sh /home/adder {base} ancestors\n" in dockerfile
-    assert "|| true" not in dockerfile
+    assert dockerfile == DOCKERFILE_AFTER.replace("BASE", base)
     assert (
         f"check_git_changes.sh /home/adder {base}\n"
         in (task / "environment/prepare.sh").read_text()
     )
+
+
+DOCKERFILE_AFTER = """FROM kotlin-bench/adder:jdk17 AS sealed
+COPY seal_git_history.sh /home/
+RUN bash /home/seal_git_history.sh /home/adder BASE ancestors
+
+FROM kotlin-bench/adder:jdk17-tools
+COPY --from=sealed /home/adder /home/adder
+
+COPY check_git_changes.sh /home/
+COPY prepare.sh /home/
+
+RUN bash /home/prepare.sh
+
+# The runner needs tmux, the comparer python3.
+RUN (apt-get update && apt-get install -y --no-install-recommends tmux python3)
+
+WORKDIR /home/adder
+"""
+
+
+def test_the_base_gets_a_twin_without_a_checkout(made: Foreign) -> None:
+    before = contents(made.root)
+    hardened(made)
+    bases = made.root / "bases"
+    assert (bases / "manifest").read_text() == (
+        before["bases/manifest"].decode() + "adder  jdk17-tools  Dockerfile.jdk17-tools\n"
+    )
+    assert (bases / "adder/Dockerfile.jdk17-tools").read_text().splitlines()[2:] == [
+        "FROM kotlin-bench/adder:jdk17 AS whole",
+        "RUN rm -rf /home/adder",
+        "",
+        "FROM eclipse-temurin:17-jdk",
+        "COPY --from=whole / /",
+        "ENV LANG=C.UTF-8",
+    ]
+    recipe = "bases/adder/Dockerfile.jdk17"
+    assert (made.root / recipe).read_bytes() == before[recipe]
+
+
+def test_a_twin_that_is_there_is_taken_as_it_is(made: Foreign) -> None:
+    bases = made.root / "bases"
+    (bases / "manifest").write_text("adder jdk17 Dockerfile.jdk17\nadder jdk17-tools Tools")
+    (bases / "adder/Tools").write_text("FROM scratch\n")
+    hardened(made)
+    assert (bases / "manifest").read_text().endswith("Tools")
+    assert not (bases / "adder/Dockerfile.jdk17-tools").exists()
+
+
+@pytest.mark.parametrize(
+    ("manifest", "after"),
+    [
+        ("adder jdk17 Dockerfile.jdk17",
+         "adder jdk17 Dockerfile.jdk17\nadder jdk17-tools Dockerfile.jdk17-tools\n"),
+        ("# x\r\nadder\tjdk17\tDockerfile.jdk17 # why\r\n# end\r\n",
+         "# x\r\nadder\tjdk17\tDockerfile.jdk17 # why\r\n"
+         "adder\tjdk17-tools\tDockerfile.jdk17-tools\r\n# end\r\n"),
+    ],
+)  # fmt: skip
+def test_the_manifest_keeps_its_style(made: Foreign, manifest: str, after: str) -> None:
+    (made.root / "bases/manifest").write_bytes(manifest.encode())
+    hardened(made)
+    assert (made.root / "bases/manifest").read_bytes() == after.encode()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ("FROM eclipse-temurin:17\nONBUILD RUN x\n", "whose Dockerfile has ONBUILD"),
+        ("ARG TAG\nFROM eclipse-temurin:${TAG}\n", "of which no twin"),
+        ("", "of which no twin"),
+    ],
+)
+def test_a_base_of_which_no_twin_can_be_made_refuses_its_tasks(
+    made: Foreign, recipe: str, said: str
+) -> None:
+    (made.root / "bases/adder/Dockerfile.jdk17").write_text(recipe)
+    before = contents(made.root)
+    done = kbench(made, "--yes")
+    assert said in done.output
+    assert contents(made.root) == before
 
 
 def test_task_toml_gets_the_current_keys(made: Foreign) -> None:
@@ -293,11 +373,11 @@ UNKNOWN: list[tuple[str, str, str, str]] = [
     ("environment/prepare.sh", "# Once", "git checkout main\n# Once", "line 10: checks out"),
     ("environment/prepare.sh", "# Once", "cd /opt\n# Once", "line 10: leaves the checkout"),
     ("environment/prepare.sh", "--continue", '--continue "$(x)"', "line 11: is more than"),
-    ("environment/Dockerfile", "WORKDIR", "RUN git fetch\nWORKDIR", "line 14: runs what"),
+    ("environment/Dockerfile", "WORKDIR", "RUN git fetch\nWORKDIR", "line 14: does something"),
     ("environment/Dockerfile", "WORKDIR", "USER dev\nWORKDIR", "line 14: has USER"),
-    ("environment/Dockerfile", "WORKDIR", "RUN bash /home/prepare.sh\nWORKDIR", "line 14: comes"),
-    ("environment/Dockerfile", "python3)", "python3 && git fetch)", "line 9: runs what"),
-    ("environment/Dockerfile", "python3)", "$(curl x))", "line 9: runs what"),
+    ("environment/Dockerfile", "adder:jdk17", "adder:jdk21", "which no line of bases/manifest"),
+    ("environment/Dockerfile", "python3)", "python3 && git fetch)", "line 9: does something"),
+    ("environment/Dockerfile", "python3)", "$(curl x))", "line 9: does something"),
     ("environment/Dockerfile", "WORKDIR", "FROM x:1\nWORKDIR", "line 14: begins another stage"),
     ("environment/Dockerfile", "WORKDIR", "RUN <<END\nls\nEND\nWORKDIR", "line 14: begins a here"),
     ("environment/Dockerfile", "WORKDIR /home/adder", "WORKDIR /app", "ends in WORKDIR /app"),
@@ -407,16 +487,10 @@ def test_what_the_fix_changes_is_not_protected(made: Foreign) -> None:
     assert verify_of(hardened(made))["protected"]["globs"][-1] == "!app/build.gradle"
 
 
-def test_a_dockerfile_without_a_seal_gets_one_before_its_last_line(tmp_path: Path) -> None:
+def test_a_dockerfile_without_an_older_seal_comes_to_the_same(tmp_path: Path) -> None:
     made = make(tmp_path, tasks=(TASK,), seal="")
-    lines = (hardened(made) / "environment/Dockerfile").read_text().splitlines()
-    assert lines[-5:] == [
-        "",
-        "COPY seal_git_history.sh /home/",
-        f"RUN bash /home/seal_git_history.sh /home/adder {made.bases[TASK]} ancestors",
-        "",
-        "WORKDIR /home/adder",
-    ]
+    dockerfile = (hardened(made) / "environment/Dockerfile").read_text()
+    assert dockerfile == DOCKERFILE_AFTER.replace("BASE", made.bases[TASK])
     assert kbench(made, "--check").exit_code == 0
 
 
@@ -516,6 +590,9 @@ def test_links_and_large_files_are_refused(made: Foreign) -> None:
     assert not (made.task() / "tests/verify.json").exists()
 
 
+TEST = f"tasks/{TASK}/tests/test.sh"
+
+
 def test_machines_get_json(made: Foreign) -> None:
     made.edit("tests/test.sh", "git apply", "sed -i s/a/b/ x\ngit apply")
     found = json.loads(kbench(made, "--format", "json", "--check").output)
@@ -528,8 +605,8 @@ def test_machines_get_json(made: Foreign) -> None:
     (task,) = json.loads(kbench(made, "--format", "json", "--yes").output)["tasks"]
     assert task["state"] == "hardened"
     changes: Mapping[str, str] = {f["file"]: f["change"] for f in task["files"]}
-    assert (changes["tests/verify.json"], changes["tests/test.sh"]) == ("new", "changed")
-    assert "-exit_code=$?" in next(f for f in task["files"] if f["file"] == "tests/test.sh")["diff"]
+    assert (changes[f"tasks/{TASK}/tests/verify.json"], changes[TEST]) == ("new", "changed")
+    assert "-exit_code=$?" in next(f for f in task["files"] if f["file"] == TEST)["diff"]
 
 
 def test_colours_are_for_terminals_and_those_who_want_them(
@@ -551,21 +628,21 @@ def test_what_a_terminal_would_obey_is_shown_as_text(made: Foreign) -> None:
 def test_a_task_is_written_whole_or_not_at_all(made: Foreign) -> None:
     old = (made.task() / "tests/test.sh").read_bytes()
     edits = (
-        Edit(place="tests/test.sh", old=old, new=b"new\n"),
-        Edit(place="tests/verify.json", old=None, new=b"{}\n"),
-        Edit(place="tests/verify.json/below-a-file", old=None, new=b"never\n"),
+        Edit(file=TEST, old=old, new=b"new\n"),
+        Edit(file="bases/new", old=None, new=b"{}\n"),
+        Edit(file="bases/new/below-a-file", old=None, new=b"never\n"),
     )
     before = contents(made.root)
     with pytest.raises(KbenchError, match="can't be written"):
-        write(made.root, Hardened(task=TASK, edits=edits))
+        write(made.root, Hardened(subject=TASK, edits=edits))
     assert contents(made.root) == before
 
 
 def test_a_file_that_changed_while_the_diff_was_read_is_not_overwritten(made: Foreign) -> None:
-    edit = Edit(place="tests/test.sh", old=b"what was looked at\n", new=b"new\n")
+    edit = Edit(file=TEST, old=b"what was looked at\n", new=b"new\n")
     before = contents(made.root)
     with pytest.raises(KbenchError, match="has changed meanwhile"):
-        write(made.root, Hardened(task=TASK, edits=(edit,)))
+        write(made.root, Hardened(subject=TASK, edits=(edit,)))
     assert contents(made.root) == before
 
 
@@ -585,14 +662,15 @@ def test_a_person_at_a_terminal_is_asked(made: Foreign, answer: bytes, code: int
         output = run.communicate(timeout=60)[0].decode()
     os.close(ours)
     os.close(theirs)
-    assert "Write these 11 files of 1 tasks?" in output
+    assert "Write these 13 files of 1 tasks?" in output
     assert (run.returncode, contents(made.root) == before) == (code, bool(code)), output
 
 
 def planned(files: Mapping[str, bytes]) -> Plan:
     shipped = {place: (RUNTIME / name).read_bytes() for place, name in SHIPPED.items()}
     options = Options(namespace="kotlin-bench")
-    return plan(TASK, files, unread={}, shipped=shipped, bases={}, options=options)
+    bases = {"kotlin-bench/adder:jdk17": BASE_DOCKERFILE}
+    return plan(TASK, files, unread={}, shipped=shipped, bases=bases, options=options)
 
 
 def files_of(made: Foreign) -> dict[str, bytes]:

@@ -14,15 +14,20 @@ from tests.graph_kit import DODO, doit, write
 
 pytestmark = pytest.mark.engine
 
+TASK = TASKS[1]
 NAMESPACE = f"{engine_box.NAMESPACE}-harden"
 IMAGE = f"{engine_box.NAMESPACE}/harden-tools:1"
-# The older shape lists as new what only stopped compiling; the shipped form's checks object.
+# What validation says of the older shape stands; here the engine says who gets a reward.
 SETTINGS = f"""[dataset]
 namespace = "{NAMESPACE}"
 
 [[suppress]]
 rule = "expected/*"
-reason = "What is tested here is who gets a reward."
+reason = "The older shape lists as new what only stopped compiling."
+
+[[suppress]]
+rule = "verifier/*"
+reason = "What is wrong with this verifier is to be seen in its rewards."
 """
 # What the seal, the check of changes and the older scripts call beside what the verifier needs.
 MORE = (
@@ -33,7 +38,7 @@ MORE = (
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Iterator[Foreign]:
-    """The two tasks, on a base that this machine's own programs make."""
+    """The task whose hidden test doesn't compile, on a base of this machine's own programs."""
     text = f"FROM scratch\nADD root.tar /\nRUN {verifier_image.LINK_PYTHON}\n"
     programs = verifier_image.programs(f"{verifier_image.PROGRAMS} {MORE}")
     context = {"Dockerfile": text.encode(), "root.tar": programs}
@@ -41,6 +46,7 @@ def foreign(tmp_path: Path) -> Iterator[Foreign]:
     assert built.status == "built", built
     made = make(
         tmp_path / "older",
+        tasks=(TASK,),
         namespace=NAMESPACE,
         base_dockerfile=OFFLINE_DOCKERFILE.format(image=IMAGE),
         tooling="RUN command -v python3 || apt-get install -y python3 || true",
@@ -55,21 +61,20 @@ def foreign(tmp_path: Path) -> Iterator[Foreign]:
         client.remove_image(name, force=True)
 
 
-def rewards(made: Foreign, task: str) -> dict[str, float]:
+def rewards(made: Foreign) -> dict[str, float]:
     """The last selfcheck's rewards, by kind of run."""
-    report = Store(made.root).read("selfcheck", task)
+    report = Store(made.root).read("selfcheck", TASK)
     assert report is not None
     return {run["kind"]: run["reward"] for run in report.data["results"]}
 
 
 def test_a_hardened_task_gives_nothing_for_nothing_and_1_for_the_fix(foreign: Foreign) -> None:
     doit(foreign.root, "selfcheck", code=1)
-    assert rewards(foreign, TASKS[1]) == {"nop": 1.0, "oracle": 1.0}
+    assert rewards(foreign) == {"nop": 1.0, "oracle": 1.0}
     arguments = ["--root", str(foreign.root), "--upstream", str(foreign.upstream.parent.parent)]
     done = CliRunner().invoke(cli, ["harden", "--yes", *arguments])
     assert done.exit_code == 0, done.output
     doit(foreign.root, "seal", "selfcheck")
-    for task in TASKS:
-        assert rewards(foreign, task) == {"nop": 0.0, "oracle": 1.0}
+    assert rewards(foreign) == {"nop": 0.0, "oracle": 1.0}
     checked = CliRunner().invoke(cli, ["harden", "--check", *arguments])
-    assert (checked.exit_code, checked.output) == (0, "2 nothing to do\n")
+    assert (checked.exit_code, checked.output) == (0, "1 nothing to do\n")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbench_build.commands.options import FORMAT, ROOT, UPSTREAM, check_tasks
+from kbench_build.model import DATASET
 
 if TYPE_CHECKING:
     from kbench_build.model import Finding, Upstream
@@ -130,15 +131,12 @@ def _proposed(
     repositories: tuple[Path, ...],
     mirrors: str,
 ) -> list["Hardened"]:
-    from kbench_build.rules.manifest import parse_manifest  # noqa: PLC0415
     from kbench_build.steps.harden import harden as propose  # noqa: PLC0415
     from kbench_build.steps.sync import AtHand  # noqa: PLC0415
 
-    bases, _ = parse_manifest(dataset.manifest)
     with TemporaryDirectory(prefix="kbench-harden-") as scratch:
         at_hand = AtHand(dataset.root, Path(scratch), repositories, mirrors)
-        fill = _filling(at_hand)
-        return list(propose(dataset.root, tasks, bases=bases, options=options, fill=fill))
+        return list(propose(dataset, tasks, options=options, fill=_filling(at_hand)))
 
 
 def _filling(at_hand: "AtHand") -> "Fill":
@@ -162,31 +160,25 @@ def _show(found: Iterable["Hardened"], *, colour: bool | None) -> None:
     shown: dict[tuple[str, bytes | None, bytes], str] = {}
     for hardened in found:
         for edit in hardened.edits:
-            key = (edit.place, edit.old, edit.new)
-            if key in shown:
-                place = f"tasks/{hardened.task}/{edit.place}"
-                click.echo(f"same     {place}: the change shown for {shown[key]}")
+            place = edit.file.removeprefix(f"tasks/{hardened.subject}/")
+            earlier = shown.setdefault((place, edit.old, edit.new), hardened.subject)
+            if earlier == hardened.subject:
+                _show_diff(edit, colour)
             else:
-                shown[key] = hardened.task
-                _show_diff(hardened.task, edit, colour)
+                click.echo(f"same     {edit.file}: the change shown for {earlier}")
     for hardened in found:
         for word, findings in (("note", hardened.notes), ("refused", hardened.refusals)):
             for finding in findings:
                 click.echo(f"{word:<8} {finding}\n         {finding.mend}")
 
 
-def _show_diff(task: str, edit: "Edit", colour: bool | None) -> None:
-    for line in _diff(task, edit):
+def _show_diff(edit: "Edit", colour: bool | None) -> None:
+    from kbench_build.rules.harden_diff import diff  # noqa: PLC0415
+
+    for line in diff(edit):
         bold = line[:3] in ("---", "+++") or None
         styled = click.style(line, fg=_COLOURS.get(line[:1]), bold=bold)
         click.echo(styled, color=colour)
-
-
-def _diff(task: str, edit: "Edit") -> tuple[str, ...]:
-    from kbench_build.rules.harden_diff import diff  # noqa: PLC0415
-    from kbench_build.rules.shipped import SHIPPED  # noqa: PLC0415
-
-    return diff(task, edit, whole=edit.place in SHIPPED)
 
 
 def _may_write(found: Sequence["Hardened"], *, yes: bool, ask: bool) -> bool:
@@ -195,7 +187,7 @@ def _may_write(found: Sequence["Hardened"], *, yes: bool, ask: bool) -> bool:
         return bool(count)
     if not ask or not sys.stdin.isatty():
         return False
-    tasks = sum(bool(hardened.edits) for hardened in found)
+    tasks = sum(bool(hardened.edits) for hardened in found if hardened.subject != DATASET)
     return click.confirm(f"Write these {count} files of {tasks} tasks?")
 
 
@@ -215,7 +207,7 @@ def _state(hardened: "Hardened", written: bool) -> str:
 
 
 def _last_line(found: Sequence["Hardened"], written: bool, check: bool) -> str:
-    states = [_state(hardened, written) for hardened in found]
+    states = [_state(hardened, written) for hardened in found if hardened.subject != DATASET]
     counted = (f"{states.count(s)} {s}" for s in dict.fromkeys(states))
     said = ", ".join(counted) or "no tasks"
     if "hardened" in states:
@@ -226,32 +218,32 @@ def _last_line(found: Sequence["Hardened"], written: bool, check: bool) -> str:
 
 
 def _as_json(found: Iterable["Hardened"], written: bool) -> str:
+    tasks = [hardened for hardened in found if hardened.subject != DATASET]
+    bases = [hardened for hardened in found if hardened.subject == DATASET]
     value = {
         "version": _FORMAT_VERSION,
         "written": written,
-        "tasks": [_task_as_json(hardened, written) for hardened in found],
+        "bases": [file for hardened in bases for file in _files_as_json(hardened)],
+        "tasks": [_task_as_json(hardened, written) for hardened in tasks],
     }
     return json.dumps(value, indent=2)
 
 
 def _task_as_json(hardened: "Hardened", written: bool) -> Mapping[str, Any]:
+    from kbench_build.rules.findings import to_json  # noqa: PLC0415
+
     return {
-        "task": hardened.task,
+        "task": hardened.subject,
         "state": _state(hardened, written),
         "files": list(_files_as_json(hardened)),
-        "refusals": [_finding_as_json(finding) for finding in hardened.refusals],
-        "notes": [_finding_as_json(finding) for finding in hardened.notes],
+        "refusals": [to_json(finding) for finding in hardened.refusals],
+        "notes": [to_json(finding) for finding in hardened.notes],
     }
 
 
 def _files_as_json(hardened: "Hardened") -> Iterator[Mapping[str, str]]:
+    from kbench_build.rules.harden_diff import diff  # noqa: PLC0415
+
     for edit in hardened.edits:
-        text = "\n".join(_diff(hardened.task, edit)) + "\n"
         change = "new" if edit.old is None else "changed"
-        yield {"file": edit.place, "change": change, "diff": text}
-
-
-def _finding_as_json(finding: "Finding") -> Mapping[str, Any]:
-    from kbench_build.rules.findings import to_json  # noqa: PLC0415
-
-    return to_json(finding)
+        yield {"file": edit.file, "change": change, "diff": "\n".join(diff(edit)) + "\n"}

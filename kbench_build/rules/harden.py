@@ -6,11 +6,11 @@ there. Leaves what verify.json takes from upstream to the caller, and writing to
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbench_build.model import Finding
+from kbench_build.model import Base, Finding
 from kbench_build.rules.content import (
     DOCKERFILE,
     EXPECTED,
@@ -22,13 +22,15 @@ from kbench_build.rules.content import (
     VERIFY,
 )
 from kbench_build.rules.findings import printable
+from kbench_build.rules.harden_bases import twin_of, twin_place, with_twins
 from kbench_build.rules.harden_environment import image_settings
 from kbench_build.rules.harden_prepare import prepared, read_prepare, solve_refusals
-from kbench_build.rules.harden_recipe import is_sealed, sealed_recipe
+from kbench_build.rules.harden_recipe import is_sealed, sealed_recipe, without_checkout
 from kbench_build.rules.harden_reports import report_globs
 from kbench_build.rules.harden_task_toml import hardened_toml
 from kbench_build.rules.harden_tests import COLLECTOR, Refusal, read_test
 from kbench_build.rules.harden_verify import drafted
+from kbench_build.rules.manifest import MANIFEST
 from kbench_build.rules.parsing import parse_toml
 from kbench_build.rules.patches import parse_patch
 from kbench_build.rules.verifier_data import with_quarantine
@@ -66,11 +68,13 @@ class Options:
 class Plan:
     """A task's new texts by place, and verify.json's value before upstream is asked.
 
-    `notes` are findings that stop nothing.
+    `twins` are Dockerfiles of bases without a checkout that the task then needs, by the image of
+    the base. `notes` are findings that stop nothing.
     """
 
     texts: Mapping[str, bytes] = field(default_factory=dict)
     verify: Mapping[str, Any] | None = None
+    twins: Mapping[str, str] = field(default_factory=dict)
     refusals: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
 
@@ -99,6 +103,7 @@ def plan(
     return Plan(
         texts={**drafter.texts, **shipped},
         verify=drafter.verify,
+        twins=drafter.twins,
         notes=tuple(drafter.notes),
     )
 
@@ -111,6 +116,7 @@ class _Drafter:
     ) -> None:
         self.task, self.files, self.bases, self.options = task, files, bases, options
         self.texts: dict[str, bytes] = {}
+        self.twins: dict[str, str] = {}
         self.verify: dict[str, Any] | None = None
         self.refusals: list[Finding] = []
         self.notes: list[Finding] = []
@@ -246,6 +252,10 @@ class _Drafter:
         recipe = sealed_recipe(text, workdir=workdir, base=base, history=self.options.history)
         self.refuse(DOCKERFILE, recipe.refusals)
         self.texts[DOCKERFILE] = recipe.text.encode()
+        if not recipe.refusals and without_checkout(recipe.image) not in self.bases:
+            twin = twin_of(recipe.image, self.bases, workdir)
+            self.refuse(DOCKERFILE, [Refusal(line=0, reason=twin.reason)] if twin.reason else [])
+            self.twins[recipe.image] = twin.text
         self._prepare(workdir, base, tuple(map(str, data.get("command", ()))))
 
     def _prepare(self, workdir: str, base: str, command: tuple[str, ...]) -> None:
@@ -301,17 +311,43 @@ def failed(task: str, message: str) -> Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """One file of a task: what is there (None: nothing) and what should be. They differ."""
+    """One file, named from the dataset's root: what is there (None: nothing), what should be.
 
-    place: str
+    `whole` says that the file is replaced, whatever it held.
+    """
+
+    file: str
     old: bytes | None
     new: bytes
+    whole: bool = False
 
 
-def edits(files: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> tuple[Edit, ...]:
-    """The files that differ from what is wanted, by place."""
+def edits(
+    task: str, files: Mapping[str, bytes], wanted: Mapping[str, bytes], shipped: Container[str]
+) -> tuple[Edit, ...]:
+    """The files of a task that differ from what is wanted, by place."""
     return tuple(
-        Edit(place=place, old=files.get(place), new=new)
+        Edit(
+            file=f"tasks/{task}/{place}",
+            old=files.get(place),
+            new=new,
+            whole=place in shipped,
+        )
         for place, new in sorted(wanted.items())
         if files.get(place) != new
     )
+
+
+def base_edits(
+    manifest: str, bases: Iterable[Base], namespace: str, twins: Mapping[str, str]
+) -> tuple[Edit, ...]:
+    """The files that these twins of bases need: a Dockerfile each, and their manifest lines."""
+    chosen = tuple(base for base in bases if f"{namespace}/{base.name}" in twins)
+    if not chosen:
+        return ()
+    new = with_twins(manifest, chosen).encode()
+    recipes = [
+        Edit(file=twin_place(b), old=None, new=twins[f"{namespace}/{b.name}"].encode())
+        for b in chosen
+    ]
+    return (Edit(file=MANIFEST, old=manifest.encode(), new=new), *recipes)

@@ -14,16 +14,16 @@ _MOST_PAIRS = 2_000_000
 _NO_END = "\\ No newline at end of file"
 
 
-def diff(task: str, edit: Edit, *, whole: bool) -> tuple[str, ...]:
+def diff(edit: Edit) -> tuple[str, ...]:
     """The lines of an edit's diff, without line ends.
 
-    `whole` shows all of the old text and then all of the new one, as for a file that is replaced.
+    Of a file that is replaced whole, all of the old text is shown, then all of the new one.
     Characters that a terminal would obey are shown as escapes.
     """
     old, new = _lines(edit.old), _lines(edit.new)
-    name = f"tasks/{task}/{edit.place}"
-    head = (f"--- {'a/' + name if edit.old is not None else '/dev/null'}", f"+++ b/{name}")
-    if whole or len(old) * len(new) > _MOST_PAIRS:
+    before = f"a/{edit.file}" if edit.old is not None else "/dev/null"
+    head = (f"--- {before}", f"+++ b/{edit.file}")
+    if edit.whole or len(old) * len(new) > _MOST_PAIRS:
         body = (_range(old, new), *(f"-{line}" for line in old), *(f"+{line}" for line in new))
     else:
         body = tuple(unified_diff(old, new, lineterm=""))[2:]

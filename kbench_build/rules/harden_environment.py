@@ -27,21 +27,29 @@ class ImageSettings:
 
 def image_settings(recipe: str, own: Mapping[str, str]) -> ImageSettings:
     """What the image of a Dockerfile's text sets; `own` are the bases' Dockerfiles, by image."""
-    layers: list[Sequence[Instruction]] = []
-    text: str | None = recipe
-    outside, seen = "", set[str]()
-    while text is not None:
-        instructions, outside = _final_stage(parse_dockerfile(text))
-        layers.append(instructions)
-        text = None if outside in seen else own.get(outside)
-        seen.add(outside)
+    layers, outside = layers_of(recipe, own)
     values: dict[str, str] = {}
-    for layer in reversed(layers):
+    for layer in layers:
         _apply(layer, values)
     return ImageSettings(
         values={name: v for name, v in values.items() if name not in _OF_THE_BUILD},
         outside="" if outside == "scratch" else outside,
     )
+
+
+def layers_of(
+    recipe: str, own: Mapping[str, str]
+) -> tuple[tuple[tuple[Instruction, ...], ...], str]:
+    """The instructions that make an image, the lowest Dockerfile first; the image below all."""
+    layers: list[tuple[Instruction, ...]] = []
+    text: str | None = recipe
+    outside, seen = "", set[str]()
+    while text is not None:
+        instructions, outside = _final_stage(parse_dockerfile(text))
+        layers.insert(0, instructions)
+        text = None if outside in seen else own.get(outside)
+        seen.add(outside)
+    return tuple(layers), outside
 
 
 def _final_stage(instructions: tuple[Instruction, ...]) -> tuple[tuple[Instruction, ...], str]:

@@ -97,7 +97,9 @@ class _Reader:
         plain = [word for word in words if not word.startswith("-")]
         if verb in ("checkout", "switch") or (verb == "reset" and plain):
             return self._checked_out(plain)
-        known = verb in ("reset", "clean", "status", "submodule")
+        if verb == "submodule":
+            return "fetches submodules, which the sealed checkout would need before"
+        known = verb in ("reset", "clean", "status")
         known = known or (verb == "config" and "safe.directory" in words)
         return "" if known else "runs git in a way that this doesn't recognise"
 

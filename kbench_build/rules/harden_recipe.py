@@ -1,11 +1,10 @@
 """Recognises a task's Dockerfile of the older shape, and seals it.
 
-Promises: every instruction is explained, or named with its line and the reason why it isn't. What
-changes is the seal's line (made, or given the base), lines that install tools and swallow that they
-failed, and a missing COPY; all other bytes stay. Leaves what prepare.sh does to `harden_prepare`.
-
-The seal comes last, after the build was warmed: it puts tracked files back to the base, and keeps
-what else the build left.
+Promises: every instruction is explained, or named with its line and the reason why it isn't. A new
+stage comes in front, which seals the checkout of the base image; the old stage then stands on the
+base image without a checkout and takes the sealed one, so that no layer of it holds the history.
+An older seal's line goes, and lines that swallow that they failed stop doing so; all other bytes
+stay. Leaves prepare.sh to `harden_prepare`, and the other base image to `harden_bases`.
 """
 
 import json
@@ -30,14 +29,19 @@ _SEALED = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A task's Dockerfile: the image that it stands on, and its text sealed.
+    """A task's Dockerfile: the image that it stood on, and its text sealed.
 
-    With refusals the text is as it was.
+    The new text needs that image under `without_checkout` too. With refusals it is as it was.
     """
 
     image: str = ""
     text: str = ""
     refusals: tuple[Refusal, ...] = ()
+
+
+def without_checkout(image: str) -> str:
+    """The name of a base image's twin that has everything but the checkout."""
+    return f"{image}-tools"
 
 
 def is_sealed(text: str, base: str) -> bool:
@@ -69,9 +73,8 @@ class _Reader:
         self.wanted, self.base, self.history = workdir, base, history
         self.image, self.workdir = "", ""
         self.copied: dict[str, str] = {}
-        self.prepared: int | None = None
-        self.sealed: int | None = None
-        self.last_run: int | None = None
+        self.from_at, self.prepared = -1, False
+        self.older: list[int] = []
         self.edits: dict[int, str] = {}
         self.refusals: list[Refusal] = []
 
@@ -80,31 +83,32 @@ class _Reader:
         if "<<" in instruction.arguments:
             return "begins a here-document"
         if instruction.name == "RUN":
-            self.last_run = at
             return self._run(at, instruction)
         if instruction.name == "FROM":
-            return self._from(instruction)
+            return self._from(at, instruction)
         if instruction.name not in _KEPT:
-            return f"has {instruction.name}, under which the seal's line may not run"
+            return f"has {instruction.name}, which may not fit the sealed checkout"
         if instruction.name == "WORKDIR":
             self.workdir = instruction.arguments.strip("\"'").rstrip("/")
         if instruction.name in ("COPY", "ADD"):
-            return self._copy(instruction)
+            return self._copy(at, instruction)
         return ""
 
-    def _from(self, instruction: Instruction) -> str:
+    def _from(self, at: int, instruction: Instruction) -> str:
         found = stages((instruction,))[0]
         if self.image:
             return "begins another stage"
         if not found.image or "$" in found.image or found.alias:
             return "isn't a plain FROM of an image"
-        self.image = found.image
+        self.image, self.from_at = found.image, at
         return ""
 
-    def _copy(self, instruction: Instruction) -> str:
+    def _copy(self, at: int, instruction: Instruction) -> str:
         words = [w for w in _operands(instruction.arguments) if not w.startswith("--")]
         if "--from" in instruction.arguments or len(words) < 2:
             return "copies from another image"
+        if [word.removeprefix("./") for word in words[:-1]] == [SEALER]:
+            self.older.append(at)
         for source in words[:-1]:
             name = source.removeprefix("./")
             folder = words[-1] if words[-1].endswith("/") or len(words) > 2 else ""
@@ -116,17 +120,12 @@ class _Reader:
     def _run(self, at: int, instruction: Instruction) -> str:
         called = _called(instruction.arguments)
         if called == SEALER:
-            self.sealed = at
-            return ""
-        if called != PREPARE and not _installs(instruction.arguments):
-            return (
-                "runs what this doesn't recognise: not prepare.sh, a seal or an installation alone"
-            )
-        if self.sealed is not None:
-            return "comes after the seal, which must see the checkout as the agent gets it"
-        if called == PREPARE:
-            self.prepared = at
-        self._fail_loud(at)
+            self.older.append(at)
+        elif called == PREPARE or _installs(instruction.arguments):
+            self.prepared = self.prepared or called == PREPARE
+            self._fail_loud(at)
+        else:
+            return "does something else than prepare.sh, a seal or an installation alone"
         return ""
 
     def _fail_loud(self, at: int) -> None:
@@ -160,7 +159,7 @@ class _Reader:
         """What is decided by the whole file; then the seal's line."""
         lacking = {
             "stands on no image (FROM)": self.image,
-            "calls no prepare.sh": self.prepared is not None,
+            "calls no prepare.sh": self.prepared,
             f"ends in WORKDIR {self.workdir or '(none)'}, while test.sh works in {self.wanted}": (
                 self.workdir == self.wanted
             ),
@@ -172,18 +171,30 @@ class _Reader:
             self._seal()
 
     def _seal(self) -> None:
+        for at in self.older:
+            self._remove(at)
         folder = self.copied.get(PREPARE, f"/home/{PREPARE}").rpartition("/")[0]
-        place = self.copied.get(SEALER, f"{folder}/{SEALER}")
-        run = f"RUN bash {place} {self.wanted} {self.base} {self.history}{self.end}"
-        copy = "" if SEALER in self.copied else f"COPY {SEALER} {folder}/{self.end}"
-        if self.sealed is not None:
-            start, end = self._span(self.sealed)
-            self._edit(start, end, copy + run)
-            return
-        start, end = self._span(self.last_run or 0)
-        whole = self.edits.get(start, "".join(self.lines[start:end]))
-        ended = whole if whole.endswith("\n") else whole + self.end
-        self._edit(start, end, f"{ended}{self.end}{copy}{run}")
+        start, end = self._span(self.from_at)
+        lines = (
+            f"FROM {self.image} AS sealed",
+            f"COPY {SEALER} {folder}/",
+            f"RUN bash {folder}/{SEALER} {self.wanted} {self.base} {self.history}",
+            "",
+            f"FROM {without_checkout(self.image)}",
+            f"COPY --from=sealed {self.wanted} {self.wanted}",
+        )
+        self._edit(start, end, "".join(f"{line}{self.end}" for line in lines))
+
+    def _remove(self, at: int) -> None:
+        """Take an instruction out, and the empty lines after it where there are some before it."""
+        start, end = self._span(at)
+        before = start - 1
+        while before in self.edits and not self.edits[before]:
+            before -= 1
+        if before < 0 or not self.lines[before].strip():
+            while end < len(self.lines) and not self.lines[end].strip():
+                end += 1
+        self._edit(start, end, "")
 
     def written(self) -> str:
         """The file with its edits."""

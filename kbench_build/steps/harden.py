@@ -6,7 +6,7 @@ and only if its files are still those that were looked at. Leaves recognising an
 """
 
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,22 @@ from typing import Any
 
 from kbench_build import runtime
 from kbench_build.errors import KbenchError
-from kbench_build.model import Base, Finding, Upstream
-from kbench_build.rim.dataset import TASKS
+from kbench_build.model import DATASET, Base, Finding, Upstream
+from kbench_build.rim.dataset import TASKS, Dataset
 from kbench_build.rim.store import write_whole
 from kbench_build.rim.task_files import list_folder, read_files, read_text
 from kbench_build.rules.content import FIX, TASK, TEST_PATCH, VERIFY, limit
-from kbench_build.rules.harden import Edit, Options, Plan, edits, failed, not_held, plan
+from kbench_build.rules.harden import (
+    Edit,
+    Options,
+    Plan,
+    base_edits,
+    edits,
+    failed,
+    not_held,
+    plan,
+)
+from kbench_build.rules.manifest import parse_manifest
 from kbench_build.rules.parsing import parse_toml
 from kbench_build.rules.recipes import upstream_of
 from kbench_build.rules.shipped import SHIPPED
@@ -36,27 +46,47 @@ Fill = Callable[
 
 @dataclass(frozen=True, kw_only=True)
 class Hardened:
-    """What is to become of one task: edits, or why it is refused; and what else is to be said."""
+    """What is to become of one task: edits, or why it is refused; and what else is to be said.
 
-    task: str
+    The subject `@dataset` stands for the bases that the other edits need.
+    """
+
+    subject: str
     edits: tuple[Edit, ...] = ()
     refusals: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
 
 
 def harden(
-    root: Path, tasks: Iterable[str], *, bases: Iterable[Base], options: Options, fill: Fill
-) -> Iterator[Hardened]:
-    """Propose edits for the tasks of the dataset at `root`, one after the other.
+    dataset: Dataset, tasks: Iterable[str], *, options: Options, fill: Fill
+) -> tuple[Hardened, ...]:
+    """Propose edits for tasks of the dataset, and first those of its bases that they need.
 
-    `bases` are those of the manifest. Raises nothing for what is wrong with a task's data.
+    Raises nothing for what is wrong with a task's data.
     """
     shipped = _shipped()
-    recipes = _recipes(root, bases, options.namespace)
+    bases, _ = parse_manifest(dataset.manifest)
+    recipes = _recipes(dataset.root, bases, options.namespace)
+    twins: dict[str, str] = {}
+    found: list[Hardened] = []
     for task in tasks:
-        files, unread = _files(root / TASKS / task)
-        found = plan(task, files, unread=unread, shipped=shipped, bases=recipes, options=options)
-        yield _completed(task, files, found, fill)
+        files, unread = _files(dataset.root / TASKS / task)
+        planned = plan(task, files, unread=unread, shipped=shipped, bases=recipes, options=options)
+        hardened = _completed(task, files, _agreeing(task, planned, twins), fill)
+        if hardened.edits:
+            twins |= planned.twins
+        found.append(hardened)
+    more = base_edits(dataset.manifest, bases, options.namespace, twins)
+    return (*([Hardened(subject=DATASET, edits=more)] if more else []), *found)
+
+
+def _agreeing(task: str, planned: Plan, twins: Mapping[str, str]) -> Plan:
+    """The plan, refused where an earlier task needs another twin of the same base."""
+    for image, text in planned.twins.items():
+        if twins.get(image, text) != text:
+            message = f"works in another folder of {image} than an earlier task does"
+            return Plan(refusals=(failed(task, message),))
+    return planned
 
 
 def _shipped() -> Mapping[str, bytes]:
@@ -86,22 +116,22 @@ def _files(folder: Path) -> tuple[Mapping[str, bytes], Mapping[str, str]]:
 def _completed(task: str, files: Mapping[str, bytes], found: Plan, fill: Fill) -> Hardened:
     """A plan with verify.json filled in from upstream."""
     if found.refusals or found.verify is None:
-        return Hardened(task=task, refusals=found.refusals, notes=found.notes)
+        return Hardened(subject=task, refusals=found.refusals, notes=found.notes)
     config = parse_toml(TASK, files[TASK])
     source = upstream_of(config if isinstance(config, Mapping) else None)
     try:
         filled = fill(task, found.verify, source, files[TEST_PATCH], files[FIX])
     except KbenchError as error:
-        return Hardened(task=task, refusals=(failed(task, str(error)),), notes=found.notes)
+        return Hardened(subject=task, refusals=(failed(task, str(error)),), notes=found.notes)
     if filled is None and VERIFY not in files:
         base = str(found.verify["base_commit"])
-        return Hardened(task=task, refusals=(not_held(task, base),), notes=found.notes)
+        return Hardened(subject=task, refusals=(not_held(task, base),), notes=found.notes)
     # A verify.json that can't be completed here was completed before, or `validate` says so.
     data, more = filled or (_kept(files[VERIFY], found.verify), ())
     errors = tuple(finding for finding in more if finding.severity == "error")
     return Hardened(
-        task=task,
-        edits=() if errors else edits(files, {**found.texts, VERIFY: data}),
+        subject=task,
+        edits=() if errors else edits(task, files, {**found.texts, VERIFY: data}, SHIPPED),
         refusals=errors,
         notes=(*found.notes, *(finding for finding in more if finding.severity != "error")),
     )
@@ -115,19 +145,18 @@ def _kept(old: bytes, value: Mapping[str, Any]) -> bytes:
 
 
 def write(root: Path, hardened: Hardened) -> None:
-    """Write a task's edits: all of them, or none. Raises `KbenchError` where that can't be done."""
-    folder = root / TASKS / hardened.task
+    """Write a subject's edits: all, or none. Raises `KbenchError` where that can't be done."""
     for edit in hardened.edits:
-        if _now(folder / edit.place) != edit.old:
-            raise KbenchError(f"{folder / edit.place}: has changed meanwhile: run again")
+        if _now(root / edit.file) != edit.old:
+            raise KbenchError(f"{root / edit.file}: has changed meanwhile: run again")
     done: list[Edit] = []
     try:
         for edit in hardened.edits:
-            write_whole(folder / edit.place, edit.new, _mode(folder / edit.place))
+            write_whole(root / edit.file, edit.new, _mode(root / edit.file))
             done.append(edit)
     except (KbenchError, KeyboardInterrupt):
         for edit in reversed(done):
-            _put_back(folder / edit.place, edit.old)
+            _put_back(root / edit.file, edit.old)
         raise
 
 

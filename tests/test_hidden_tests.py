@@ -1,6 +1,7 @@
 """Which tests a patch adds, which of them a command reaches, and which are only renamed."""
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from kbench_build.rules.expected_tests import expected_of
 from kbench_build.rules.patches import parse_patch
 from kbench_build.rules.renames import renamed
 from kbench_build.rules.test_commands import can_not_reach, commands, commands_in_script
+from tests.defects.kit import TESTED, findings, small
 
 
 def added(text: str, path: str = "src/test/kotlin/ATest.kt", removed: str = "") -> list[str]:
@@ -183,3 +185,18 @@ def test_renames_among_many_are_found_in_time() -> None:
     began = time.monotonic()
     assert len(pairs(new, names)) == len(names)
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("form", ["own", "shipped"])
+@pytest.mark.parametrize("ran", [True, False])
+def test_a_class_among_the_results_is_run_whatever_the_command(
+    tmp_path: Path, form: str, ran: bool
+) -> None:
+    path = "src/integrationTest/kotlin/AdderIntegration.kt"
+    text = "class AdderIntegration {\n    @Test\n    fun two() = check(2)\n}\n"
+    sample = small(tmp_path, tested={**TESTED, path: text}, form=form)
+    if ran:
+        sample.change(
+            "tests/expected_tests.json", lambda v: v["n2p_tests"].append("AdderIntegration.two")
+        )
+    assert ("expected/never-run" in {f.rule for f in findings(tmp_path)}) is not ran

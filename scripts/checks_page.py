@@ -135,6 +135,11 @@ OTHERS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("seal.fix-history", "error", "An ancestor of the base holds what the fix makes."),
         ("seal.fix-file", "error", "A file has the content that the fix or later history makes."),
         ("seal.nested", "error", "Another repository, a pack or a bundle lies in the checkout."),
+        ("leak/file", "error", "A file of some layer is as the fix or the hidden tests leave it."),
+        ("leak/lines", "error", "A file of some layer holds lines that only the fix brings."),
+        ("leak/compiled", "error", "A file of some layer holds names that only the fix declares."),
+        ("leak/repository", "error", "A repository in some layer holds objects of the fix."),
+        ("leak/pack", "error", "A pack without an index, or a bundle, lies in some layer."),
     ),
     "`doit selfcheck` and `doit probe`": (
         ("tests/unstable", "error", "A test's status changes where nothing that matters did."),

@@ -37,8 +37,10 @@ TEST_PATCH = "tests/test.patch"
 _ELSEWHERE = frozenset(
     {"manifest/line", "manifest/unterminated", "bases/inputs"}
     | {"tests/unstable", "tests/unguarded-hunk", "tests/passes-without-fix", "suppress/unused"}
+    | {"verifier/sabotage"}
+    | {f"leak/{kind}" for kind in ("file", "lines", "compiled", "repository", "pack")}
 )
-_AFTER = frozenset(rule for rule in _ELSEWHERE if rule.startswith("tests/"))
+_AFTER = frozenset(r for r in _ELSEWHERE if r.startswith(("tests/", "verifier/", "leak/")))
 _MOST_BYTES = 1 << 20
 _SCHEMAS = ("task", "expected_tests", "verify", "quarantine")
 # What decides which findings there are. A change elsewhere keeps every report.

@@ -1,6 +1,9 @@
 """The patches on their base commit: what git really makes of them, hostile ones included."""
 
 import random
+import shutil
+import subprocess
+import sys
 import time
 import zlib
 from base64 import b85encode
@@ -16,6 +19,7 @@ from kbench_build.steps.validate import findings_of
 from tests.defects.kit import FIXED, UPSTREAM, diff, git
 from tests.defects.patches import SPACIOUS, SPACIOUS_TESTED, at_hand, at_the_end
 from tests.samples import SOURCE, SPEC, TASK, Sample
+from tests.test_house import ROOT
 
 RULES = {check.id for check in CHECKS}
 FIX, TEST = "solution/fix.patch", "tests/test.patch"
@@ -310,3 +314,24 @@ def test_no_damage_makes_it_raise(tmp_path: Path) -> None:
             at, length = chance.randrange(len(data)), chance.choice((0, 1, 3, 40))
             sample.write(path, data[:at] + chance.choice(noise) + data[at + length :])
         assert all("\n" not in f.message for f in found(sample))
+
+
+def test_the_shipped_tasks_are_let_be(tmp_path: Path) -> None:
+    """With their upstreams at hand nothing is left untried, and nothing is found."""
+    for name in ("bases", "tasks", "kbench.toml"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
+        copy(ROOT / name, tmp_path / name)
+    with (tmp_path / "kbench.toml").open("a") as file:
+        file.write('\n[upstream]\nmirrors = "mirrors"\n')
+    (tmp_path / "mirrors").mkdir()
+    for name in ("kalends", "tabula"):
+        script = [sys.executable, str(ROOT / "scripts/history.py"), "build"]
+        target = tmp_path / f"mirrors/{name}.bundle"
+        subprocess.run([*script, ROOT / f"bases/{name}/history", target], check=True, timeout=120)
+    plan = Plan(tmp_path)
+    assert len(plan.survey.tasks) == 12
+    for task in plan.survey.tasks:
+        report = plan.run("validate", task)
+        assert not [said for said in report.data["not_checked"] if "upstream" in said]
+        assert [str(f) for f in findings_of(report) if f.rule in RULES] == []
+        assert [str(f) for f in findings_of(report) if f.severity != "note"] == []

@@ -112,10 +112,10 @@ OTHERS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ),
     ),
     "`kbench harden`": (
-        ("harden/refused", "error", "Something isn't recognised, so it is left as it is."),
+        ("harden/refused", "error", "A line isn't recognised, so the task is left as it is."),
         ("harden/no-upstream", "error", "No repository at hand holds the base commit."),
-        ("harden/environment", "warning", "What the environment would lose or gain."),
-        ("harden/warm-up", "warning", "The build that warms caches isn't as expected."),
+        ("harden/environment", "note", "Variables that a foreign image sets aren't known."),
+        ("harden/warm-up", "note", "The build that warms the caches may fail unnoticed."),
     ),
     "`doit seal`": (
         ("seal.repository", "error", "`.git` isn't a folder of the checkout's own."),

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from kbench_build import runtime
 from kbench_build.cli import cli
 from kbench_build.errors import KbenchError
+from kbench_build.rim import schemas
 from kbench_build.rim.config import load_config
 from kbench_build.rim.dataset import open_dataset
 from kbench_build.rules.harden import Edit, Options, Plan, plan
@@ -596,13 +597,20 @@ TEST = f"tasks/{TASK}/tests/test.sh"
 def test_machines_get_json(made: Foreign) -> None:
     made.edit("tests/test.sh", "git apply", "sed -i s/a/b/ x\ngit apply")
     found = json.loads(kbench(made, "--format", "json", "--check").output)
-    assert (found["version"], found["written"]) == (1, False)
+    assert schemas.problems("harden", found) == ()
+    assert (found["version"], found["written"], found["bases"]) == (1, False, [])
     (task,) = found["tasks"]
     assert (task["task"], task["state"], task["files"]) == (TASK, "refused", [])
     (refusal,) = task["refusals"]
     assert (refusal["file"], refusal["where"]) == (f"tasks/{TASK}/tests/test.sh", "line 7")
     made.edit("tests/test.sh", "sed -i s/a/b/ x\n", "")
-    (task,) = json.loads(kbench(made, "--format", "json", "--yes").output)["tasks"]
+    found = json.loads(kbench(made, "--format", "json", "--yes").output)
+    assert schemas.problems("harden", found) == ()
+    assert [file["file"] for file in found["bases"]] == [
+        "bases/manifest",
+        "bases/adder/Dockerfile.jdk17-tools",
+    ]
+    (task,) = found["tasks"]
     assert task["state"] == "hardened"
     changes: Mapping[str, str] = {f["file"]: f["change"] for f in task["files"]}
     assert (changes[f"tasks/{TASK}/tests/verify.json"], changes[TEST]) == ("new", "changed")

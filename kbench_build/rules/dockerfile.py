@@ -7,7 +7,8 @@ a `RUN` does, and to the engine whether the file builds.
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _HEREDOC = re.compile(r"<<-?([\"']?)([A-Za-z_]\w*)\1")
@@ -59,6 +60,7 @@ def parse_dockerfile(text: str) -> tuple[Instruction, ...]:
 
 def _instructions(lines: list[str]) -> Iterator[Instruction]:
     mark = "`" if lines and _ESCAPE_DIRECTIVE.match(lines[0]) else "\\"
+    ends = _ends(lines)
     at = 0
     while at < len(lines):
         start = at
@@ -79,7 +81,7 @@ def _instructions(lines: list[str]) -> Iterator[Instruction]:
                 break
         name, _, arguments = " ".join(parts).partition(" ")
         if name:
-            at, bodies = _heredocs(lines, at, name, arguments)
+            at, bodies = _heredocs(lines, ends, at, name, arguments)
             yield Instruction(
                 line=start + 1,
                 name=name.upper(),
@@ -90,40 +92,49 @@ def _instructions(lines: list[str]) -> Iterator[Instruction]:
 
 
 def _heredocs(
-    lines: list[str], at: int, name: str, arguments: str
+    lines: list[str], ends: Mapping[str, Sequence[int]], at: int, name: str, arguments: str
 ) -> tuple[int, tuple[tuple[int, str], ...]]:
     """The line after the heredocs that an instruction opens, and (first line, text) of each."""
     bodies: list[tuple[int, str]] = []
     if name.upper() not in {"RUN", "COPY", "ADD"}:
         return at, ()
     for _, word in _HEREDOC.findall(arguments)[:_MOST_HEREDOCS]:
-        end = at
-        while end < len(lines) and lines[end].strip() != word:
-            end += 1
-        if end < len(lines):
-            bodies.append((at + 1, "\n".join(lines[at:end])))
-            at = end + 1
+        places = ends.get(word, ())
+        following = bisect_left(places, at)
+        if following < len(places):
+            bodies.append((at + 1, "\n".join(lines[at : places[following]])))
+            at = places[following] + 1
     return at, tuple(bodies)
+
+
+def _ends(lines: list[str]) -> Mapping[str, Sequence[int]]:
+    """Where each line that may end a heredoc stands; nothing where there are no heredocs."""
+    found: dict[str, list[int]] = {}
+    for index, line in enumerate(lines) if any("<<" in line for line in lines) else ():
+        found.setdefault(line.strip(), []).append(index)
+    return found
 
 
 def stages(instructions: tuple[Instruction, ...]) -> tuple[Stage, ...]:
     """Every `FROM`, with the defaults of the `ARG`s before the first one filled in."""
     arguments: dict[str, str] = {}
     found: list[Stage] = []
+    aliases: set[str | None] = set()
     for instruction in instructions:
         if instruction.name == "ARG" and not found:
             name, _, value = instruction.arguments.partition("=")
             arguments[name.strip()] = value.strip().strip("\"'")
         elif instruction.name == "FROM":
-            found.append(_stage(instruction, arguments, found))
+            found.append(_stage(instruction, arguments, aliases))
+            aliases.add(found[-1].alias)
     return tuple(found)
 
 
-def _stage(instruction: Instruction, arguments: dict[str, str], earlier: list[Stage]) -> Stage:
+def _stage(instruction: Instruction, arguments: dict[str, str], earlier: set[str | None]) -> Stage:
     words = [w for w in instruction.arguments.split() if not w.startswith("--")]
     image = _filled(words[0], arguments) if words else ""
     named = len(words) == 3 and words[1].upper() == "AS"
-    is_stage = image.lower() in {s.alias for s in earlier}
+    is_stage = image.lower() in earlier
     return Stage(
         line=instruction.line,
         image=None if is_stage else image,

@@ -145,17 +145,15 @@ class _Walk:
 
     def _chain(self, chain: Chain, place: _Place) -> Iterator[Step]:
         sure = place.sure
+        takers = _takers(chain)
         for index, part in enumerate(chain.parts):
-            rest = chain.operators[index:]
             inner = replace(place, sure=sure, background=place.background or chain.background)
-            yield from self._node(part, self._in_chain(chain, index, inner))
+            yield from self._node(part, self._in_chain(takers[index], inner))
             # After `||` it runs sometimes, and after `&&` too, unless nothing can go wrong.
-            sure = sure and rest[:1] == ("&&",) and _is_easy(part)
+            sure = sure and chain.operators[index : index + 1] == ("&&",) and _is_easy(part)
 
-    def _in_chain(self, chain: Chain, index: int, place: _Place) -> _Place:
-        rest = chain.operators[index:]
-        if "||" in rest:
-            taker = chain.parts[index + rest.index("||") + 1]
+    def _in_chain(self, taker: Node | None, place: _Place) -> _Place:
+        if taker is not None:
             words = _harmless(taker)
             if words:
                 return replace(place, dropped=f"`|| {words}`", tested=False)
@@ -175,6 +173,15 @@ class _Walk:
             inner = replace(inner, zero="")
         if block.kind == "subshell":
             self.options = kept
+
+
+def _takers(chain: Chain) -> list[Node | None]:
+    """For each part what runs when it fails: the part behind the next `||`."""
+    found: list[Node | None] = [None] * len(chain.parts)
+    for index in range(len(chain.operators) - 1, -1, -1):
+        is_or = chain.operators[index] == "||"
+        found[index] = chain.parts[index + 1] if is_or else found[index + 1]
+    return found
 
 
 def _is_condition(block: Block, index: int) -> bool:

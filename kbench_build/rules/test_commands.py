@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 _PATH = re.compile(r"(?:(?P<module>.+)/)?src/(?P<set>\w+)/(?:kotlin|java|groovy)/(?P<inside>.+)")
-_CALL = re.compile(r"(?:^|[\s;&|(])(?:\S*/)?(gradlew?|mvnw?)\s([^\n;&|<>]*)")
+_CALL = re.compile(r"(?:^|[\s;&|(])(?:\S{0,100}/)?(gradlew?|mvnw?)\s([^\n;&|<>]*)")
 # Comments on lines of their own, and redirections.
-_ASIDE = re.compile(r"^\s*#.*$|(?<=\s)\d*(?:>>?|<)&?[ \t]*[^\s;&|<>]+", re.MULTILINE)
+_ASIDE = re.compile(r"^[ \t]*#.*$|(?<=\s)\d*(?:>>?|<)&?[ \t]*[^\s;&|<>]+", re.MULTILINE)
 _TEST_TASK = re.compile(r"test|[a-z]\w*Test")
 _UNIT_TASK = re.compile(r"test\w*UnitTest")
 _SIDE_TASKS = frozenset(

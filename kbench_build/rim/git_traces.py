@@ -18,6 +18,11 @@ _PACKS = (b"PACK\0\0\0\2", b"PACK\0\0\0\3")
 _BUNDLES = (b"# v2 git bundle\n", b"# v3 git bundle\n")
 
 
+# Looked for in every name, so it must be quick.
+is_telling = re.compile(rb"/(?:objects|refs|HEAD|\.git)(?:/|$)").search
+"""Whether `GitTraces` wants to know of a name."""
+
+
 class GitTraces:
     """Collects them, name by name and file by file."""
 

@@ -13,7 +13,7 @@ import xxhash
 
 from kbench_build.model import GitTrace, LeftOut
 from kbench_build.rim import streams, tar_members, zip_members
-from kbench_build.rim.git_traces import MOST_IDS, GitTraces
+from kbench_build.rim.git_traces import MOST_IDS, GitTraces, is_telling
 from kbench_build.rim.matcher import CHUNK, Matcher, Span
 from kbench_build.rim.zip_members import UnreadError
 
@@ -39,6 +39,7 @@ _FILES = b"0\x007S"
 _ZIPS = (b"PK\3\4", b"JM\1\0")
 _GIT = (b"PACK", b"\xfftOc", b"# v2", b"# v3")
 _OTHER = {b"7z\xbc\xaf": "7z archives", b"Rar!": "rar archives", b"hsqs": "squashfs images"}
+_SHORT_MAGICS = (b"\x1f\x8b", b"BZ")
 _SPECIAL = frozenset((*_ZIPS, *_GIT, *_OTHER, b"\xfd7zX", b"(\xb5/\xfd", b"!<ar"))
 
 
@@ -80,9 +81,13 @@ class LayerContents:
         self.left_out[reason] = LeftOut(count=known.count + 1, examples=examples)
 
 
+_digest = xxhash.xxh3_128_digest
+_span = Span._make
+
+
 def content_digest(data: bytes | memoryview) -> bytes:
     """What tells a file's content apart here, in 16 bytes."""
-    return xxhash.xxh3_128_digest(data)
+    return _digest(data)
 
 
 def scan_layer(
@@ -123,13 +128,14 @@ class _Scan:
         spans: list[Span] = []
         try:
             for name, kind, start, size in tar_members.members(data):
-                place = name.removeprefix(b"./")
-                self._git.name(place)
+                place = name[2:] if name.startswith(b"./") else name
+                if is_telling(place):
+                    self._git.name(place)
                 if kind in _FILES:
                     contents.files += 1
                     contents.size += size
                     if size:
-                        spans.append(Span(place, start, start + size))
+                        spans.append(_span((place, start, start + size)))
                         self._file(place, data[start : start + size], 0)
         except tar_members.BrokenTarError as error:
             contents.leave_out(f"the rest of a layer: {error}", b"")
@@ -141,28 +147,28 @@ class _Scan:
 
     def _file(self, place: bytes, data: memoryview, depth: int) -> None:
         """Note a file's content, and look into it where it is packed."""
+        begin = bytes(data[:1024])
         if len(data) >= LEAST_CONTENT:
-            self._note(place, data)
-        head = bytes(data[:4])
+            self._note(place, data, begin)
+        head = begin[:4]
         if head in _GIT:
             self._git.content(place, data)
-        elif head in _SPECIAL or streams.kind_of(head) or _is_tar(data):
+        elif head in _SPECIAL or head[:2] in _SHORT_MAGICS or begin[257:262] == b"ustar":
             try:
                 self._packed(place, data, head, depth)
             except UnreadError as error:
                 self.contents.leave_out(str(error), place)
 
-    def _note(self, place: bytes, data: memoryview) -> None:
+    def _note(self, place: bytes, data: memoryview, begin: bytes) -> None:
         contents = self.contents
         if len(contents.places) >= _MOST_PLACES:
             contents.leave_out(f"the comparing of more than {_MOST_PLACES:,} files", place)
             return
-        contents.digests += xxhash.xxh3_128_digest(data)
+        contents.digests += _digest(data)
         contents.places.append(place)
-        begin = bytes(data[:4096])
         # As git stores text.
         if b"\r\n" in begin and b"\0" not in begin and len(data) <= _CRLF_WITHIN:
-            contents.digests += xxhash.xxh3_128_digest(bytes(data).replace(b"\r\n", b"\n"))
+            contents.digests += _digest(bytes(data).replace(b"\r\n", b"\n"))
             contents.places.append(place)
 
     def _packed(self, place: bytes, data: memoryview, head: bytes, depth: int) -> None:
@@ -179,14 +185,15 @@ class _Scan:
         elif kind := streams.kind_of(head):
             room.take(_MEMBER)
             self._unpacked(place, room.of(streams.pieces(kind, data)), depth)
-        else:
+        elif bytes(data[257:262]) == b"ustar":
             self._tar(place, data, depth, room)
 
     def _zip(self, place: bytes, data: memoryview, depth: int, room: "_Room") -> None:
         for member in zip_members.members(data):
             room.take(_MEMBER)
             inside = b"%b!%b" % (place, member.name)
-            self._git.name(inside)
+            if is_telling(inside):
+                self._git.name(inside)
             try:
                 self._unpacked(inside, room.of(zip_members.pieces(data, member)), depth)
             except _FullError:
@@ -199,7 +206,8 @@ class _Scan:
             for name, kind, start, size in tar_members.members(data):
                 room.take(_MEMBER)
                 inside = b"%b!%b" % (place, name.removeprefix(b"./"))
-                self._git.name(inside)
+                if is_telling(inside):
+                    self._git.name(inside)
                 if kind in _FILES:
                     self._content(inside, data[start : start + size], depth)
         except tar_members.BrokenTarError:
@@ -298,7 +306,3 @@ class _Room:
         for piece in pieces:
             self.take(len(piece))
             yield piece
-
-
-def _is_tar(data: memoryview) -> bool:
-    return len(data) > 512 and bytes(data[257:262]) == b"ustar"

@@ -4,15 +4,13 @@ Promises: never more in memory than a piece and a bounded window; a broken strea
 """
 
 import bz2
-import gzip
-import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
 
 import zstandard
 
-from kbench_build.rim.zip_members import PIECE, UnreadError
+from kbench_build.rim.zip_members import PIECE, UnreadError, inflated
 
 _MOST_MEMORY = 256 << 20
 
@@ -35,9 +33,13 @@ def pieces(kind: str, data: memoryview) -> Iterator[bytes]:
 
 
 def _gzip(data: memoryview) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=_View(data)) as file:
-        while piece := file.read(PIECE):
-            yield piece
+    """One member after another; padding may follow the last."""
+    at = 0
+    while bytes(data[at : at + 2]) == b"\x1f\x8b":
+        inflater = zlib.decompressobj(31)
+        at += yield from inflated(data[at:], inflater)
+        if not inflater.eof:
+            raise EOFError
 
 
 def _zstandard(data: memoryview) -> Iterator[bytes]:
@@ -79,20 +81,3 @@ _KINDS: dict[str, Callable[[memoryview], Iterator[bytes]]] = {
     "xz": _xz,
     "zstandard": _zstandard,
 }
-
-
-class _View(io.RawIOBase):
-    """Memory as a file, without a copy of it."""
-
-    def __init__(self, data: memoryview) -> None:
-        self._data = data
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        end = len(self._data) if size < 0 else self._at + size
-        piece = bytes(self._data[self._at : end])
-        self._at += len(piece)
-        return piece

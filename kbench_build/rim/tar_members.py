@@ -13,6 +13,8 @@ BLOCK = 512
 _ZERO = bytes(BLOCK)
 _PAX = re.compile(rb"\d+ ([^=\n]+)=")
 _LARGEST_PAX = 1 << 20
+_PLAIN = b"0\x00"
+_ABOUT_OTHERS = (b"K", b"x", b"g")
 _WITHOUT_CONTENT = (b"1", b"2", b"3", b"4", b"5", b"6")
 
 
@@ -29,6 +31,9 @@ class Member(NamedTuple):
     size: int
 
 
+_new = Member._make
+
+
 def members(data: memoryview) -> Iterator[Member]:
     """Every member in order, up to the end mark. Raises `BrokenTarError`."""
     at, end = 0, len(data)
@@ -37,19 +42,37 @@ def members(data: memoryview) -> Iterator[Member]:
         head = bytes(data[at : at + BLOCK])
         if head == _ZERO:
             return
-        member = _member(head, at, name, size)
-        if member.start + member.size > end:
+        member = None if name or size >= 0 else _plain(head, at)
+        if member is None:
+            member = _member(head, at, name, size)
+            name, size = b"", -1
+        start, stop = member[2], member[2] + member[3]
+        if stop > end:
             raise BrokenTarError(f"the member at byte {at} is longer than the archive")
-        name, size = b"", -1
-        if member.kind == b"L":
-            name = bytes(data[member.start : member.start + member.size]).rstrip(b"\0")
-        elif member.kind == b"x" and member.size <= _LARGEST_PAX:
-            name, size = _pax(bytes(data[member.start : member.start + member.size]))
-        elif member.kind not in (b"K", b"x", b"g"):
-            if member.kind == b"S":
-                member = _sparse(data, member, head)
+        kind = member[1]
+        if kind == b"L":
+            name = bytes(data[start:stop]).rstrip(b"\0")
+        elif kind == b"x" and member[3] <= _LARGEST_PAX:
+            name, size = _pax(bytes(data[start:stop]))
+        elif kind == b"S":
+            member = _sparse(data, member, head)
             yield member
-        at = member.start + (member.size + BLOCK - 1) // BLOCK * BLOCK
+            stop = member.start + member.size
+        elif kind not in _ABOUT_OTHERS:
+            yield member
+        at = stop + -stop % BLOCK
+
+
+def _plain(head: bytes, at: int) -> Member | None:
+    """A file or folder as most are; None for any other header. Most of a layer's time goes here."""
+    if head[156] not in _PLAIN or (head[345] and head[257:263] == b"ustar\0"):
+        return None
+    try:
+        size = int(head[124:135], 8)
+    except ValueError:
+        return None
+    end = head.find(0, 0, 100)
+    return _new((head[: end if end >= 0 else 100], head[156:157], at + BLOCK, size))
 
 
 def _member(head: bytes, at: int, name: bytes, size: int) -> Member:

@@ -7,7 +7,7 @@ else than stored and deflated members is `UnreadError`. Jars, wheels and the JDK
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 PIECE = 1 << 20
@@ -63,24 +63,33 @@ def pieces(data: memoryview, member: ZipMember) -> Iterator[bytes]:
     if member.method == _STORED:
         yield from (bytes(packed[at : at + PIECE]) for at in range(0, len(packed), PIECE))
     elif member.method == _DEFLATED:
-        yield from _inflated(packed)
+        try:
+            yield from inflated(packed, zlib.decompressobj(-15))
+        except zlib.error as error:
+            raise UnreadError("archives that are damaged") from error
     else:
         raise UnreadError("members of archives packed in rare ways")
 
 
-def _inflated(packed: memoryview) -> Iterator[bytes]:
-    inflater = zlib.decompressobj(-15)
+def inflated(packed: memoryview, inflater: "zlib._Decompress") -> Generator[bytes, None, int]:
+    """What comes out of packed bytes, in pieces, up to the end of the stream in them.
+
+    Returns how many of the bytes belong to it. Raises `zlib.error`.
+    """
     at = 0
-    try:
-        pending: bytes | memoryview = packed[:PIECE]
-        while len(pending) and not inflater.eof:
-            yield inflater.decompress(pending, PIECE)
-            pending = inflater.unconsumed_tail
-            if not pending:
-                at += PIECE
-                pending = packed[at : at + PIECE]
-    except zlib.error as error:
-        raise UnreadError("archives that are damaged") from error
+    pending: bytes | memoryview = b""
+    while not inflater.eof:
+        if not pending:
+            pending = packed[at : at + PIECE]
+            at += len(pending)
+        ended = not pending
+        piece = inflater.decompress(pending, PIECE)
+        pending = inflater.unconsumed_tail
+        if piece:
+            yield piece
+        elif ended:
+            break
+    return at - len(inflater.unused_data)
 
 
 def _directory(data: memoryview) -> tuple[int, int, int]:

@@ -12,8 +12,19 @@ from tests.defects import statement as statement_rows
 from tests.defects.kit import BEFORE, UPSTREAM, git, small
 from tests.defects.kit import findings as found_in
 from tests.defects.patches import at_hand
-from tests.samples import TASK, Sample
-from tests.statement_cases import CODE, FAIR, FIX, STATEMENTS, TEST, Break, change, told
+from tests.samples import SPEC, TASK, Sample
+from tests.statement_cases import (
+    CODE,
+    FAIR,
+    FIX,
+    STATEMENTS,
+    TEST,
+    USES,
+    Break,
+    change,
+    patch,
+    told,
+)
 
 
 def said(sample: Sample) -> list[tuple[str, str, str]]:
@@ -89,6 +100,38 @@ def test_hostile_patches_take_bounded_time(tmp_path: Path) -> None:
     began = time.monotonic()
     sample.validate()
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/*" * 400,
+        '\\"' * 450,
+        "\\'" * 450,
+        "`" * 901,
+        '"""',
+        "'" * 901,
+        "",
+        "# ",
+        "class public " * 70,
+    ],
+    ids=repr,
+)
+def test_hostile_tests_take_bounded_time(tmp_path: Path, text: str) -> None:
+    sample = Sample(tmp_path, "own")
+    change(FIX, patch(SPEC, USES, *[f"{text}\n"] * 3_000))(sample)
+    began = time.monotonic()
+    assert ("statement/unknown-name", f"tasks/{TASK}/tests/test.patch", "") in said(sample)
+    assert time.monotonic() - began < 5
+
+
+def test_words_in_strings_of_several_lines_are_no_uses(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, "own")
+    for quote in ('"""', "`"):
+        change(FIX, patch(SPEC, f"    run({quote}\n", "call sumOf here\n", f"    {quote})\n"))(
+            sample
+        )
+        assert said(sample) == []
 
 
 def test_a_plain_tasks_tests_are_read_up_to_a_limit(tmp_path: Path) -> None:

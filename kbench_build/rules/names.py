@@ -15,10 +15,12 @@ SOURCE = re.compile(
 )
 _KEPT = re.compile(rb"^[ @-].*$", re.MULTILINE)
 _WORD = re.compile(rb"[A-Za-z_$][A-Za-z0-9_$]*")
-# Longest first: what opens a string or a comment hides all up to its end on the line.
+# Strings and comments. What isn't closed on its line ends there, so that no text is read twice; a
+# raw string and a template may go over several lines.
 _QUIET = re.compile(
-    rb"//[^\n]*|/\*.*?\*/|^\s*\*[^\n]*|^\s*#[^\n]*"
-    rb'|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|`[^`\n]*`',
+    rb"//[^\n]*+|/\*(?:[^*\n]|\*(?!/))*+(?:\*/)?|^[ \t]*+[*#][^\n]*+"
+    rb'|"""(?:[^"]|"(?!""))*+(?:""")?|"(?:[^"\\\n]|\\.)*+"?'
+    rb"|'(?:[^'\\\n]|\\.)*+'?|`(?:[^`\\]|\\.)*+`?",
     re.MULTILINE,
 )
 _TYPES = rb"(?:class|interface|object|typealias|enum|record|struct|trait|type|namespace|mod)"

@@ -173,13 +173,17 @@ def _is_recipe(path: str) -> bool:
 # Names.
 
 
+_AS_FAR = ", as far as the patches show"
+
+
 def _fix_names(task: Content) -> Iterator[Spot]:
     told = {name for name in task.fix_names.new & task.instruction_words if is_telling(name)}
     # What no test can be told of isn't known to be needless.
     new = told - task.hidden_words if told and task.hidden_lines else set()
     new -= task.at_base or frozenset()
     for name, line in sorted(_first_lines(task, new).items(), key=lambda item: item[1]):
-        yield _spot(line, f"names {name!r}, which the fix makes up and no hidden test uses")
+        told = "" if task.at_base is not None else _AS_FAR
+        yield _spot(line, f"names {name!r}, which no hidden test uses and the fix makes up{told}")
 
 
 def _first_lines(task: Content, names: set[bytes]) -> Mapping[str, int]:
@@ -197,7 +201,8 @@ def _unknown_names(task: Content) -> Iterator[Spot]:
     for name in sorted(needed_names(task) - (known or frozenset())):
         # A plain word may well be a name at the base, which the patches don't show.
         if known is not None or is_telling(name) or (name[:1].isupper() and len(name) >= 4):
-            message = f"needs {name.decode('ascii')!r}, which only the fix declares"
+            told = "which only the fix declares" + ("" if known is not None else _AS_FAR)
+            message = f"needs {name.decode('ascii')!r}, {told}"
             yield Spot(file=_tests_of(task), message=message)
 
 

@@ -46,13 +46,14 @@ _WAITS = {
     "release": ["validate", "seal", "selfcheck"],
     "verify": [],
     "probe": ["selfcheck"],
+    "sabotage": ["build_images"],
     "drift": [],
 }
 _PATIENCE_SEC = 30.0
 _BUILDS = ("build_bases", "build_images")
 # Steps that are one task of doit's, and those whose findings are told when all is well, too.
 _WHOLE = ("release", "drift")
-_TELLING = ("drift", "selfcheck", "probe")
+_TELLING = ("drift", "selfcheck", "probe", "sabotage")
 _REBUILD = {
     "name": "rebuild",
     "long": "rebuild",
@@ -177,6 +178,10 @@ class Graph:
             _leave(KbenchError(f"--hunks must be a number from 1 up, not {wanted}"))
         self.plan.most_parts = wanted or self.plan.most_parts
         return self._each("probe", lambda task: [f"selfcheck:{task}"])
+
+    def task_sabotage(self) -> Iterator[Definition]:
+        """Try on tasks' own verifiers what none may reward: each sabotage must give no reward."""
+        return self._each("sabotage", lambda task: [f"build_images:{task}"])
 
     def task_release(self) -> Definition:
         """Make dist/<name>-<version>/ from what is checked, or say all that stands against it."""

@@ -31,7 +31,12 @@ from kbench_build.rules.images import (
     missing_bases,
     task_recipe,
 )
-from kbench_build.rules.step_inputs import probe_inputs, seal_inputs, selfcheck_inputs
+from kbench_build.rules.step_inputs import (
+    probe_inputs,
+    sabotage_inputs,
+    seal_inputs,
+    selfcheck_inputs,
+)
 from kbench_build.steps.base_inputs import place
 from kbench_build.steps.survey import Survey, survey
 
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from kbench_build.rim.engines import ContainerEngine, HeldImage
     from kbench_build.rim.upstream import Holder
     from kbench_build.rules.draft import Proof
+    from kbench_build.steps.selfcheck import Grader
 
 # How many parts of a gold patch a probe leaves out one after the other, where nobody says.
 MOST_PARTS = 40
@@ -116,6 +122,9 @@ class Plan:
                 inputs=self._probe_inputs,
                 run=self._probe,
                 intact=lambda task, _: self._probed(task),
+            ),
+            "sabotage": Step(
+                subjects=self._foreign, inputs=self._sabotage_inputs, run=self._sabotage
             ),
             "release": Step(
                 subjects=lambda: [DATASET],
@@ -479,25 +488,51 @@ class Plan:
     def _probe_inputs(self, task: str) -> str:
         return probe_inputs(selfcheck=self._selfcheck_inputs(task))
 
-    def _probe(self, task: str) -> Report:
+    def _grader(self, task: str) -> "Grader":
+        """Grades a task with something else in the place of its solution, for as long as needed."""
         from kbench_build.rules.probing import limit_sec  # noqa: PLC0415
-        from kbench_build.steps import probe, selfcheck  # noqa: PLC0415
+        from kbench_build.steps import selfcheck  # noqa: PLC0415
 
         checked = self.store.read("selfcheck", task)
         gold_sec = selfcheck.gold_seconds(checked.data) if checked else None
-        grade = selfcheck.Grader(
+        return selfcheck.Grader(
             self.root,
             task,
             engine=self.engine,
             image=self.image_id(task),
             limit_sec=limit_sec(gold_sec) if gold_sec else None,
         )
+
+    def _probe(self, task: str) -> Report:
+        from kbench_build.steps import probe  # noqa: PLC0415
+
         return probe.probe(
             self.root,
             task,
-            grade=grade,
+            grade=self._grader(task),
             most=self.most_parts,
             inputs=self._probe_inputs(task),
+            suppressions=self.config.suppress,
+        )
+
+    def _foreign(self) -> Sequence[str]:
+        """The tasks with an image, and a verifier of their own."""
+        return [t for t in self._built() if not self._has_ours(t)]
+
+    def _has_ours(self, task: str) -> bool:
+        return (self.root / TASKS / task / "tests" / "verify.json").is_file()
+
+    def _sabotage_inputs(self, task: str) -> str:
+        return sabotage_inputs(selfcheck=self._selfcheck_inputs(task))
+
+    def _sabotage(self, task: str) -> Report:
+        from kbench_build.steps import sabotage  # noqa: PLC0415
+
+        return sabotage.sabotage(
+            self.root,
+            task,
+            grade=self._grader(task).after,
+            inputs=self._sabotage_inputs(task),
             suppressions=self.config.suppress,
         )
 

@@ -81,7 +81,7 @@ def test_list_names_every_step_and_info_says_why_a_task_would_run(root: Path) ->
     steps = {line.split()[0] for line in doit(root, "list").stdout.splitlines()}
     assert steps == {
         "base_inputs", "build_bases", "validate", "build_images", "seal", "selfcheck",
-        "release", "verify", "drift", "probe",
+        "release", "verify", "drift", "probe", "sabotage",
     }  # fmt: skip
     doit(root, "validate")
     assert "up-to-date" in doit(root, "info", "validate:acme__tool-1").stdout

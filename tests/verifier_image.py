@@ -13,7 +13,9 @@ from tests import engine_box
 from tests.verifier_box import WORKDIR, Box
 
 IMAGE = f"{engine_box.NAMESPACE}/verifier:1"
-PROGRAMS = "bash sh env git setsid dirname cp rm mkdir mv ln cat sleep touch chmod ls head tr"
+PROGRAMS = (
+    "bash sh env git setsid dirname cp rm mkdir mv ln cat sleep touch chmod ls head tr sed find"
+)
 
 
 @contextmanager
@@ -35,7 +37,9 @@ def _python() -> str:
     return str(Path(sys.base_prefix, "bin", f"python{sysconfig.get_python_version()}").resolve())
 
 
-LINK_PYTHON = f"mkdir -p /tmp /usr/bin && ln -s {_python()} /usr/bin/python3"
+LINK_PYTHON = (
+    f"mkdir -p /tmp /usr/bin && ln -s {_python()} /usr/bin/python3 && ln -s /bin/env /usr/bin/env"
+)
 
 
 def programs(names: str = PROGRAMS) -> bytes:

@@ -14,7 +14,16 @@ from kbench_build.rules.content import TEST, Content
 from kbench_build.rules.dockerfile import stages
 from kbench_build.rules.findings import Check, Spot
 from kbench_build.rules.recipe_trust import downloads_from, installs, provides, tools_of
-from kbench_build.rules.shell import Block, Chain, Command, Node, Pipe, Script, commands
+from kbench_build.rules.shell import (
+    Block,
+    Chain,
+    Command,
+    Node,
+    Pipe,
+    Script,
+    commands,
+    parse_shell,
+)
 
 _REWARD = re.compile(r"reward", re.IGNORECASE)
 _ONE = re.compile(r"(?:.*[:\s])?1(?:\.0*)?(?:\\n)?[\s}]*", re.DOTALL)
@@ -33,6 +42,8 @@ _RUNNERS = frozenset(
         *("swift", "bazel", "zig", "stack", "cabal", "lein", "playwright", "cypress", "karma"),
     )
 )
+_WRAPPERS = frozenset({"timeout", "env", "nice", "time", "exec", "xvfb-run", "sudo"})
+_DURATION = re.compile(r"[\d.]+[smhd]?|\w+=.*")
 _INTERPRETERS = frozenset({"python3", "python", "node", "perl", "ruby", "jq", "git", "patch"})
 _TESTERS = frozenset({"[", "[[", "test", "((", "exit", "return"})
 _EMPTY_FLAGS = re.compile(
@@ -135,6 +146,18 @@ def _runs(line: Line) -> bool:
     first = command.words[0] if command.words else ""
     modules = command.name in ("python", "python3") and "-m" in command.words
     return command.name in _RUNNERS or first.startswith("./") or modules
+
+
+def runners(script: str) -> tuple[str, ...]:
+    """The programs that a verifier runs tests with, as it names them."""
+    found = dict[str, None]()
+    for command in commands(parse_shell(script)):
+        words = list(command.words)
+        while words and words[0].rpartition("/")[2] in _WRAPPERS:
+            words = [w for w in words[1:] if not w.startswith("-") and not _DURATION.fullmatch(w)]
+        if words and (words[0].startswith("./") or words[0].rpartition("/")[2] in _RUNNERS):
+            found[words[0]] = None
+    return tuple(found)
 
 
 def _first_run(lines: tuple[Line, ...]) -> int:

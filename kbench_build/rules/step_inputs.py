@@ -1,4 +1,4 @@
-"""What seals, selfchecks and probes depend on, as one digest each.
+"""What seals, selfchecks, probes and sabotages depend on, as one digest each.
 
 Apart from the steps: a run with nothing to do asks for thousands of these and needs nothing else.
 """
@@ -11,6 +11,7 @@ from kbench_build import digest
 SEAL_VERSION = 2
 SELFCHECK_VERSION = 2
 PROBE_VERSION = 1
+SABOTAGE_VERSION = 1
 
 
 def seal_inputs(
@@ -34,6 +35,11 @@ def selfcheck_inputs(*, image_id: str, solution: str, tests: str, settings: str)
     """Digest of all that the runs depend on, from the digests of a task's parts."""
     parts = {"image": image_id, "solution": solution, "tests": tests, "settings": settings}
     return digest.of_json({"selfcheck": SELFCHECK_VERSION, **parts})
+
+
+def sabotage_inputs(*, selfcheck: str) -> str:
+    """Digest of all that sabotages depend on: what a selfcheck does."""
+    return digest.of_json({"sabotage": SABOTAGE_VERSION, "selfcheck": selfcheck})
 
 
 def probe_inputs(*, selfcheck: str) -> str:

@@ -38,6 +38,8 @@ EXIT_CODE = "/logs/agent/exit-code.txt"
 SCRIPTS = "/kbench/run_scripts.sh"
 _LOOK = "/kbench/what_can_vary.sh"
 _LOOK_SEC = 60.0
+# A script that takes a solution's place.
+_SCRIPT_SEC = 120.0
 _FAILED = "the solution ended with exit code"
 
 
@@ -241,6 +243,26 @@ class Grader:
             verdict=found,
             applied=found.outcome != "agent-error" and not graded.solution_failed,
             not_passed={test: end for test, end in ends.items() if end != "passed"},
+            seconds=graded.seconds,
+        )
+
+    def after(self, scripts: Mapping[str, bytes]) -> Tried:
+        """What the verifier says after a `solve.sh`, one of these files, ran in its container.
+
+        Whatever verifier it is, it runs where the script ran, as it does under other runners.
+        """
+        limits = self._check.limits
+        short = replace(limits.solution, timeout_sec=min(limits.solution.timeout_sec, _SCRIPT_SEC))
+        check = replace(
+            self._check,
+            solution=Upload(into=self._check.solution.into, archive=tars.pack(scripts)),
+            shipped=False,
+            limits=replace(limits, solution=short),
+        )
+        graded = _graded(check, "oracle", 1, PLAIN)
+        return Tried(
+            verdict=graded.run.verdict,
+            applied=not graded.solution_failed,
             seconds=graded.seconds,
         )
 

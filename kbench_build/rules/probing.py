@@ -98,12 +98,13 @@ def noticed(tried: Tried) -> Noticed:
 
 
 def probe_of(part: Part, tried: Tried) -> Probe:
-    """What a run without a part says."""
+    """What a run without a part says. Tests that were lost with the build aren't named."""
+    failed = [test for test, status in tried.not_passed.items() if status != NONE]
     return Probe(
         part=part,
         noticed=noticed(tried),
         why=printable(tried.verdict.why),
-        tests=tuple(sorted(tried.not_passed))[:_MOST_NAMED],
+        tests=tuple(sorted(failed))[:_MOST_NAMED],
         seconds=round(tried.seconds, 3),
     )
 

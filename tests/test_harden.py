@@ -654,12 +654,17 @@ def test_a_file_that_changed_while_the_diff_was_read_is_not_overwritten(made: Fo
     assert contents(made.root) == before
 
 
-@pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"n\n", 1)])
-def test_a_person_at_a_terminal_is_asked(made: Foreign, answer: bytes, code: int) -> None:
+@pytest.mark.parametrize(
+    ("answer", "option", "asked", "code"),
+    [(b"y\n", (), True, 0), (b"n\n", (), True, 1), (b"y\n", ("--check",), False, 1)],
+)
+def test_a_person_at_a_terminal_is_asked(
+    made: Foreign, answer: bytes, option: tuple[str, ...], asked: bool, code: int
+) -> None:
     ours, theirs = pty.openpty()
     before = contents(made.root)
     command = [sys.executable, "-c", "from kbench_build.cli import main; main()", "harden"]
-    arguments = ["--root", str(made.root), "--repository", str(made.upstream)]
+    arguments = ["--root", str(made.root), "--repository", str(made.upstream), *option]
     with subprocess.Popen(
         [*command, *arguments],
         stdin=theirs,
@@ -670,7 +675,7 @@ def test_a_person_at_a_terminal_is_asked(made: Foreign, answer: bytes, code: int
         output = run.communicate(timeout=60)[0].decode()
     os.close(ours)
     os.close(theirs)
-    assert "Write these 13 files of 1 tasks?" in output
+    assert ("Write these 13 files of 1 tasks?" in output) == asked
     assert (run.returncode, contents(made.root) == before) == (code, bool(code)), output
 
 

@@ -61,6 +61,7 @@ def root(tmp_path: Path) -> Path:
     make_dataset(root, tasks=0, bases=bases)
     make_task(root, ONE, "kbench-test/tool:b")
     make_task(root, TWO, "kbench-test/tool:a")
+    (root / "tasks" / TWO / "solution/solve.sh").chmod(0o755)
     write(root / "bases/tool/a.txt", "a\n")
     write(root / "bases/tool/unused.txt", "u\n")
     write(root / "bases/tool/make.sh", "tar c /etc/hostname\n")
@@ -179,6 +180,18 @@ CHANGES: list[tuple[str, Callable[[Path], object], set[str]]] = [
     (
         "a run bit",
         lambda root: (root / "tasks" / TWO / "tests/test.sh").chmod(0o755),
+        of(TWO, "validate", "seal", "selfcheck"),
+    ),
+    (
+        "a run bit that goes",
+        lambda root: (root / "tasks" / TWO / "solution/solve.sh").chmod(0o644),
+        of(TWO, "validate", "seal", "selfcheck"),
+    ),
+    (
+        "a test that leaves the tests",
+        lambda root: (root / "tasks" / TWO / "tests/test.sh").rename(
+            root / "tasks" / TWO / "was-test.sh"
+        ),
         of(TWO, "validate", "seal", "selfcheck"),
     ),
     (
@@ -374,9 +387,13 @@ def test_a_program_that_isnt_git_is_said(root: Path, monkeypatch: pytest.MonkeyP
     assert "git" in refused(root)
 
 
-def test_links_that_lead_out_are_never_written_through(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ignored", ["", "tasks/*/tests\n"], ids=["seen", "ignored"])
+def test_links_that_lead_out_are_never_written_through(
+    root: Path, tmp_path: Path, ignored: str
+) -> None:
     victim = tmp_path.parent / f"{tmp_path.name}-victim"
     victim.mkdir()
+    write(root / ".gitignore", f".kbench/\n{ignored}")
     folder = root / "tasks" / TWO / "tests"
     shutil.rmtree(folder)
     folder.symlink_to(victim)

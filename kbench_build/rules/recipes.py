@@ -131,16 +131,22 @@ def checked_out(config: Mapping[str, object] | None, texts: Mapping[str, bytes])
 
 
 def _reversed_fix(task: Content) -> Iterator[Spot]:
-    fix = task.fix
+    for path, (shown, lines) in reversed_fixes(task).items():
+        yield Spot(file=path, message=f"holds {shown} of the {lines} lines that the fix adds")
+
+
+def reversed_fixes(task: Content) -> Mapping[str, tuple[int, int]]:
+    """The patches of the build context that show the fix: how many lines of it, of how many."""
+    fix, found = task.fix, dict[str, tuple[int, int]]()
     if fix is None:
-        return
+        return found
     for name in task.below("environment"):
         path = f"environment/{name}"
         if name.endswith(".patch") and (there := task.patch(path)) is not None:
             shown, lines = shared_lines(fix, there)
             if shown and shown >= min(_TELLING, lines):
-                message = f"holds {shown} of the {lines} lines that the fix adds"
-                yield Spot(file=path, message=message)
+                found[path] = (shown, lines)
+    return found
 
 
 def shared_lines(fix: Patch, other: Patch) -> tuple[int, int]:

@@ -65,6 +65,7 @@ SOURCES = (
     "rules/expected_tests.py",
     "rules/expected_worth.py",
     "rules/findings.py",
+    "rules/fixed_clone.py",
     "rules/hidden_tests.py",
     "rules/images.py",
     "rules/foreign_verifier.py",

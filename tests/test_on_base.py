@@ -14,8 +14,15 @@ import pytest
 
 from kbench_build.model import Finding
 from kbench_build.plan import Plan
-from kbench_build.rules.on_base import CHECKS, names_among, unpacked, with_own_test
-from kbench_build.steps.validate import findings_of
+from kbench_build.rules.content import Around
+from kbench_build.rules.on_base import (
+    CHECKS,
+    is_applied_to_the_checkout,
+    names_among,
+    unpacked,
+    with_own_test,
+)
+from kbench_build.steps.validate import findings_of, read_task
 from tests.defects.kit import FIXED, UPSTREAM, diff, git
 from tests.defects.patches import SPACIOUS, SPACIOUS_TESTED, at_hand, at_the_end
 from tests.samples import SOURCE, SPEC, TASK, Sample
@@ -212,6 +219,19 @@ def test_a_verifier_that_applies_it_there_is_seen(tmp_path: Path, script: str) -
     sample = at_hand(tmp_path, tested=at_the_end(SPACIOUS))
     sample.write("tests/test.sh", script)
     assert rules(sample) == {("patch/blocks-own-tests", TEST)}
+
+
+@pytest.mark.parametrize(
+    "part", [b"git -a ", b"git -C ", b"git apply ", b"git\t\t\t", b"\n", b" ", b"patch -p1 ", b"# "]
+)
+def test_a_script_costs_no_more_than_its_length(tmp_path: Path, part: bytes) -> None:
+    sample = at_hand(tmp_path)
+    sample.write("tests/test.sh", part * ((1 << 20) // len(part)))
+    around = Around(namespace="x", bases=(), shipped={})
+    task = read_task(sample.root, TASK, around)
+    began = time.monotonic()
+    assert not is_applied_to_the_checkout(task)
+    assert time.monotonic() - began < 3
 
 
 def test_the_shipped_verifier_puts_hidden_files_back(tmp_path: Path) -> None:

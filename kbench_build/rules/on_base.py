@@ -22,12 +22,14 @@ _BINARY_PART = re.compile(rb"^(literal|delta) (\d{1,18})\n(.*)$", re.MULTILINE)
 _MOST_NAMES = 400
 _SOURCE = re.compile(r".*\.(?:kts?|java|groovy|scala|[cm]?[jt]sx?|py|go|rs|rb|cs|swift|dart|php)")
 _TESTED = re.compile(r".*\.(?:kt|java|groovy)")
+# Git and its options; possessive, so that a hostile script costs no more than its length.
+_GIT = rb"\bgit[ \t]++(?:(?:-[Cc][ \t]++\S++|-\S++)[ \t]++){0,12}+"
 # Git's commands that put files of the checkout back before the hidden patch is applied.
-_PUTS_BACK = re.compile(rb"\bgit\s+(?:-\S+\s+(?:\S+\s+)?)*(?:checkout|restore|reset|clean|stash)\b")
+_PUTS_BACK = re.compile(_GIT + rb"(?:checkout|restore|reset|clean|stash)\b")
 _APPLIES = re.compile(
-    rb"(?:\bgit\s+(?:-\S+\s+(?:\S+\s+)?)*(?:apply|am)\b|\bpatch\s+-)[^\n|&;]*test\.patch"
+    rb"(?:" + _GIT + rb"(?:apply|am)\b|\bpatch[ \t]++-)[^\n|&;]{0,500}test\.patch"
 )
-_COMMENT = re.compile(rb"(?m)^\s*#.*$")
+_COMMENT = re.compile(rb"(?m)^[ \t]*+#.*$")
 _GITLINK = "160000"
 
 

@@ -93,6 +93,24 @@ OTHERS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("manifest/unterminated", "warning", "The last line has no newline: scripts skip it."),
     ),
     "bases": (("bases/inputs", "error", "An entry of `inputs.toml` can't be used as it stands."),),
+    "leak": (
+        ("leak/file", "error", "A file of some layer is as the fix or the hidden tests leave it."),
+        ("leak/lines", "error", "A file of some layer holds lines that only the fix adds."),
+        ("leak/compiled", "error", "A compiled file holds names and texts that only the fix adds."),
+        (
+            "leak/repository",
+            "error",
+            "Git objects of the fix, or of another repository, in a layer.",
+        ),
+        ("leak/pack", "error", "A pack or bundle of git objects in a layer."),
+    ),
+    "verifier": (
+        (
+            "verifier/sabotage",
+            "error",
+            "An agent without a solution got a reward, as `doit sabotage` tried it in the engine.",
+        ),
+    ),
     "suppress": (
         (
             "suppress/unused",
@@ -183,6 +201,8 @@ OTHERS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("verify/image-missing", "note", "The engine holds no such image, so it wasn't checked."),
     ),
 }
+# Who says it, where it is none of the checks' callers.
+_SAID_BY = {"leak": "`doit seal`, in the engine", "verifier": "`doit sabotage`, in the engine"}
 _FORMS = ("shipped", "own", "plain")
 
 
@@ -224,7 +244,9 @@ def _checks() -> Iterator[str]:
             yield f"### {check.id}\n\n**{check.severity}** · {_scope(check, kind)}\n"
             yield f"{check.why}\n\n*Mend:* {check.mend}\n"
         for rule, severity, what in OTHERS.get(family, ()):
-            yield f"### {rule}\n\n**{severity}**\n\n{what}\n"
+            said_by = _SAID_BY.get(family)
+            scope = f" · {said_by}" if said_by else ""
+            yield f"### {rule}\n\n**{severity}**{scope}\n\n{what}\n"
 
 
 def _scope(check: Check[Any], kind: str) -> str:

@@ -20,7 +20,10 @@ Part = Literal["image", "outside image", "input", "source", "tool"]
 State = Literal["same", "moved", "gone", "edited", "floating", "unknown"]
 
 # The checks that find what nothing pins.
-FLOATING = frozenset({"recipe/floating-tag", "recipe/moving-clone", "recipe/unchecked-download"})
+FLOATING = frozenset(
+    {"recipe/floating-tag", "recipe/moving-clone", "recipe/download"}
+    | {"bases/floating-tag", "bases/moving-clone", "bases/download"}
+)
 _SHOWN = 16  # characters of a digest
 
 

@@ -12,13 +12,14 @@ folder of `inputs.toml`) that writes it, the `sources` it is made from, and exac
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from kbench_build import digest, toml
 from kbench_build.model import FileEntry, Finding
 from kbench_build.rules.build_context import takes
+from kbench_build.rules.findings import bounded
 
 PinKind = Literal["blake3", "git_heads", "unpinned"]
 PINS: tuple[PinKind, ...] = ("blake3", "git_heads", "unpinned")
@@ -63,13 +64,15 @@ def parse_inputs(text: str, repo: str) -> tuple[tuple[BaseInput, ...], tuple[Fin
     if not isinstance(tables, list) or set(document) - {"input"}:
         return (), (_finding(repo, "", "must hold [[input]] tables and nothing else"),)
     inputs: list[BaseInput] = []
+    files: set[str] = set()
     findings: list[Finding] = []
     for index, table in enumerate(tables):
-        problems = [*_problems(table, [i.file for i in inputs])]
+        problems = [*_problems(table, files)]
         findings += [_finding(repo, f"input[{index}]{spot}", what) for spot, what in problems]
         if not problems:
             inputs.append(_input(table, repo))
-    return tuple(inputs), tuple(findings)
+            files.add(inputs[-1].file)
+    return tuple(inputs), bounded(findings)
 
 
 def made_from(item: BaseInput, files: Iterable[FileEntry]) -> str:
@@ -109,7 +112,7 @@ def _input(table: Mapping[str, Any], repo: str) -> BaseInput:
     )
 
 
-def _problems(table: Any, earlier: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _problems(table: Any, earlier: Collection[str]) -> Iterator[tuple[str, str]]:
     if not isinstance(table, dict):
         yield "", "must be a table"
         return
@@ -124,7 +127,7 @@ def _problems(table: Any, earlier: Iterable[str]) -> Iterator[tuple[str, str]]:
     yield from _pin_problems(table)
 
 
-def _file_problems(file: Any, earlier: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _file_problems(file: Any, earlier: Collection[str]) -> Iterator[tuple[str, str]]:
     if not isinstance(file, str) or not file:
         yield ".file", "must name a file of the build context"
     elif file.startswith("/") or ".." in file.split("/"):

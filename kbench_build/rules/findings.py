@@ -8,7 +8,7 @@ number and in length, however hostile the data. Which checks there are stands in
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -64,6 +64,21 @@ def _bounded(check: Check[_Facts], facts: _Facts, folder: str) -> Iterator[Findi
     if rest := next(spots, None):
         message = f"has more of the kind: only the first {MOST_SPOTS} are listed"
         yield _finding(check, Spot(file=rest.file, message=message), folder)
+
+
+def bounded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The first findings of a reader of its own, each one line, and one that says there are more.
+
+    `findings` are of one kind and about one file.
+    """
+    shown = [
+        replace(f, where=printable(f.where), message=printable(f.message))
+        for f in findings[:MOST_SPOTS]
+    ]
+    if len(findings) > MOST_SPOTS:
+        message = f"has more of the kind: only the first {MOST_SPOTS} are listed"
+        shown.append(replace(shown[-1], where="", message=message))
+    return tuple(shown)
 
 
 def _finding(check: Check[_Facts], spot: Spot, folder: str) -> Finding:

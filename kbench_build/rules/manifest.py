@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 from kbench_build.model import Base, Finding
+from kbench_build.rules.findings import bounded
 
 MANIFEST = "bases/manifest"
 
@@ -34,7 +35,7 @@ def parse_manifest(text: str) -> tuple[tuple[Base, ...], tuple[Finding, ...]]:
             bases[base.name] = base
     if text and not text.endswith("\n"):
         findings.append(_unterminated(len(text.splitlines())))
-    return tuple(bases.values()), tuple(findings)
+    return tuple(bases.values()), bounded(findings)
 
 
 def _problem(fields: list[str], earlier: Mapping[str, Base]) -> tuple[str, str] | None:

@@ -18,6 +18,9 @@ REWARD_TEXT = "reward.txt"
 REPORT = "report.json"
 STATUSES = ("passed", "failed", "skipped")
 _CANNOT_START = (126, 127)
+# A report names every test that ran; nobody writes so long a reward.
+_LARGEST: Mapping[str, int] = {REPORT: 64 << 20, REWARD_JSON: 1 << 20, REWARD_TEXT: 1 << 20}
+_MOST_CHARACTERS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +86,9 @@ def _shipped(result: JobResult, files: Mapping[str, bytes]) -> Verdict:
     except ValueError as error:
         return Verdict(outcome="verifier-error", why=f"{error}{_last_words(result)}")
     tests = {k: v for k, v in report["tests"].items() if v in STATUSES}
-    why = "; ".join(_errors(report))
-    disagreed = tuple(sorted(i for i in report.get("flaky", ()) if isinstance(i, str)))
+    why = "; ".join(_errors(report))[:_MOST_CHARACTERS]
+    flaky = report.get("flaky")
+    disagreed = sorted(i for i in (flaky if isinstance(flaky, list) else ()) if isinstance(i, str))
     plain = _by_reward(files, _last_words(result))
     outcome, reward = plain.outcome, plain.reward
     if report["outcome"] in ("timeout", "verifier-error"):
@@ -95,7 +99,13 @@ def _shipped(result: JobResult, files: Mapping[str, bytes]) -> Verdict:
     elif report["outcome"] != outcome or report["reward"] != reward:
         outcome, reward = "verifier-error", None
         why = f"{REPORT} says {report['outcome']}, the reward says otherwise; {plain.why}"
-    return Verdict(outcome=outcome, reward=reward, why=why, tests=tests, reruns_disagreed=disagreed)
+    return Verdict(
+        outcome=outcome,
+        reward=reward,
+        why=why,
+        tests=tests,
+        reruns_disagreed=tuple(disagreed),
+    )
 
 
 def _errors(report: Mapping[str, Any]) -> list[str]:
@@ -109,13 +119,20 @@ def _errors(report: Mapping[str, Any]) -> list[str]:
 def _report(files: Mapping[str, bytes]) -> Mapping[str, Any]:
     if REPORT not in files:
         raise ValueError(f"the verifier left no {REPORT}")
+    content = _content(files, REPORT)
     try:
-        report = json.loads(files[REPORT])
+        report = json.loads(content)
     except (ValueError, RecursionError):
         raise ValueError(f"the verifier's {REPORT} can't be read") from None
     if not isinstance(report, dict) or not isinstance(report.get("tests"), dict):
         raise ValueError(f"the verifier's {REPORT} isn't a report")
     return {"outcome": None, "reward": None, **report}
+
+
+def _content(files: Mapping[str, bytes], name: str) -> bytes:
+    if len(files[name]) > _LARGEST[name]:
+        raise ValueError(f"{name} has more than {_LARGEST[name]:,} bytes")
+    return files[name]
 
 
 def _has_reward(files: Mapping[str, bytes]) -> bool:
@@ -125,10 +142,10 @@ def _has_reward(files: Mapping[str, bytes]) -> bool:
 def _reward(files: Mapping[str, bytes]) -> float:
     """The reward; of several named ones the one called `reward`, else the least."""
     if REWARD_JSON in files:
-        return _reward_json(files[REWARD_JSON])
+        return _reward_json(_content(files, REWARD_JSON))
     if REWARD_TEXT not in files:
         raise ValueError("the verifier left no reward")
-    text = files[REWARD_TEXT].decode("utf-8", "replace").strip()
+    text = _content(files, REWARD_TEXT).decode("utf-8", "replace").strip()
     try:
         return _finite(float(text), REWARD_TEXT)
     except ValueError:
@@ -149,10 +166,14 @@ def _reward_json(content: bytes) -> float:
 
 
 def _finite(value: Any, file: str) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    try:
+        number = float(value) if is_number else math.nan
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
         raise ValueError(f"{file} holds {str(value)[:60]!r}, which isn't a finite number")
-    return float(value)
+    return number
 
 
 def _last_words(result: JobResult) -> str:

@@ -1,8 +1,8 @@
 """Tar archives on their way into and out of containers.
 
 Promises: what goes in is a function of names, modes and bytes alone (owner root, one fixed date);
-what comes out is bounded, held in memory, and only its regular files count, so no name, link or
-device in it can reach anything.
+what comes out is bounded, never unpacked from a compressed form, held in memory, and only its
+regular files count, so no name, link or device in it can reach anything.
 """
 
 import io
@@ -49,7 +49,7 @@ def merge(uploads: Iterable[Upload]) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as merged:
         for upload in uploads:
-            with tarfile.open(fileobj=io.BytesIO(upload.archive)) as archive:
+            with tarfile.open(fileobj=io.BytesIO(upload.archive), mode="r:") as archive:
                 for member in archive:
                     _add(merged, archive, member, upload.into.strip("/"))
     return out.getvalue()
@@ -72,7 +72,7 @@ def unpack_one(archive: bytes) -> bytes:
 
 def _regular(archive: bytes) -> dict[str, bytes]:
     try:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
             # A sparse member can claim more than all the bytes there are.
             members = [m for m in tar if m.isreg() and m.size <= len(archive)]
             return {m.name.removeprefix("./"): _content(tar, m) for m in members}

@@ -59,6 +59,8 @@ def reverse_fix(sample: Sample) -> None:
     sample.edit("environment/Dockerfile", "WORKDIR", "COPY bug.patch /tmp/\nWORKDIR")
 
 
+# Where a reader of TOML stands when it gives up on one endless value.
+AT_THE_END = "line 1, column 5005"
 HEAD = "diff --git a/{0} b/{0}\n--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-a\n+b\n"
 BINARY_STUB = "diff --git a/x.png b/x.png\nBinary files a/x.png and b/x.png differ\n"
 
@@ -232,8 +234,8 @@ DEFECTS: list[tuple[str, str, Break, str, str]] = [
         "task.toml",
         "line 2, column 6",
     ),
-    ("document/syntax", "plain", write("task.toml", "a = " + "[" * 5000), "task.toml", ""),
-    ("document/syntax", "plain", write("task.toml", "a = " + "9" * 5000), "task.toml", ""),
+    ("document/syntax", "plain", write("task.toml", "a = " + "[" * 5000), "task.toml", AT_THE_END),
+    ("document/syntax", "plain", write("task.toml", "a = " + "9" * 5000), "task.toml", AT_THE_END),
     (
         "document/syntax",
         "shipped",

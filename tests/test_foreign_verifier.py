@@ -1,5 +1,6 @@
 """A task's own test.sh: shapes that reward what they shouldn't, and what only looks like them."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,31 @@ def test_scripts_that_the_verifier_calls_are_read_too(tmp_path: Path) -> None:
         ("verifier/stale-reports", "kotlin_logs_collector.sh", "line 5"),
         ("verifier/no-default", "test.sh", "line 22"),
     }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cargo test x\n",
+        "x=$?\n",
+        "./gradlew test\ncp build/test-results/test/*.xml /tmp\n",
+        "echo 1 > /logs/verifier/reward.txt\n",
+        "a || true\nx=$?\n[ $y ]\n",
+        "npx jest\n",
+        "git apply /tests/test.patch\n",
+        "if grep -q a b.js; then echo 1 > reward.txt; fi\n",
+        "curl -o a https://h/a\nsha256sum -c b\n",
+        "git clone https://h/x\n",
+    ],
+)
+def test_a_script_without_end_takes_little_time(tmp_path: Path, line: str) -> None:
+    sample = Sample(tmp_path, "plain")
+    script = line * (400_000 // len(line))
+    sample.write("tests/test.sh", script)
+    sample.write("environment/prepare.sh", script)
+    recipe = f"FROM ubuntu:24.04@{DIGEST}\nCOPY prepare.sh /\nRUN bash /prepare.sh\n"
+    sample.write("environment/Dockerfile", recipe)
+    began = time.process_time()
+    found = validate.findings_of(sample.validate())
+    assert time.process_time() - began < 20
+    assert len(found) < 800

@@ -1,8 +1,8 @@
 """What a build runs: the commands of a Dockerfile and of the scripts that it calls, line by line.
 
 Promises: never raises; a command's words have the values of `ARG`, `ENV` and earlier assignments
-filled in, as far as they are written down. Leaves to others what a command does. Scripts count
-once, where they are first called.
+filled in, as far as they are written down; of more than 2,000 commands the first ones. Leaves to
+others what a command does. Scripts count once, where they are first called.
 """
 
 import json
@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from kbench_build.rules.dockerfile import Instruction
 from kbench_build.rules.shell import Command, Script, commands, parse_shell
@@ -20,6 +21,8 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 _SHELLS = frozenset({"bash", "sh", "dash", "ash", "zsh"})
 _DECLARES = frozenset({"readonly", "export", "local", "declare", "typeset"})
 _LONGEST_VALUE = 500
+# Ten times as many as the longest recipes and verifiers in use have.
+_MOST_LINES = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +73,14 @@ def build_lines(
     file: str, instructions: Iterable[Instruction], scripts: Mapping[str, tuple[str, str]]
 ) -> tuple[Line, ...]:
     """The commands of a Dockerfile in order; `scripts` of its context: last name → (file, text)."""
-    return tuple(_lines(file, instructions, _Build(scripts=scripts)))
+    return tuple(islice(_lines(file, instructions, _Build(scripts=scripts)), _MOST_LINES))
 
 
 def script_lines(file: str, text: str, scripts: Mapping[str, tuple[str, str]]) -> tuple[Line, ...]:
     """The commands of a script, and of those that it calls (see `build_lines`)."""
     build = _Build(scripts=scripts, seen={file.rpartition("/")[2]})
-    return tuple(_of_script(file, parse_shell(text), first_options(text), build))
+    found = _of_script(file, parse_shell(text), first_options(text), build)
+    return tuple(islice(found, _MOST_LINES))
 
 
 def _lines(file: str, instructions: Iterable[Instruction], build: _Build) -> Iterator[Line]:

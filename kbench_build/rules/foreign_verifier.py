@@ -6,6 +6,7 @@ verifier holds against what an agent can do is for the engine to show (see the s
 """
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -18,7 +19,6 @@ from kbench_build.rules.shell import (
     Block,
     Chain,
     Command,
-    Node,
     Pipe,
     Script,
     commands,
@@ -88,17 +88,25 @@ def _spot(line: Line, message: str) -> Spot:
 
 def _writes(lines: tuple[Line, ...]) -> tuple[_Write, ...]:
     """Every place where a reward is written, in order."""
-    literal = _literals(lines)
+    values = _values(lines)
+    literal, codes = _literals(values), _codes(values)
     found = []
     for place, line in enumerate(lines):
         for target in _targets(line):
             name = _NAME.sub(lambda match: literal.get(match[1], match[0]), target)
             if _REWARD.search(name):
-                is_json = name.endswith(".json")
-                found.append(
-                    _Write(line=line, place=place, value=_value(line, lines), is_json=is_json)
-                )
+                value, is_json = _value(line, codes), name.endswith(".json")
+                found.append(_Write(line=line, place=place, value=value, is_json=is_json))
     return tuple(found)
+
+
+def _values(lines: Iterable[Line]) -> Mapping[str, set[str]]:
+    """All that each variable is set to."""
+    values: dict[str, set[str]] = {}
+    for line in lines:
+        for name, value in assignments(line.command):
+            values.setdefault(name, set()).add(value)
+    return values
 
 
 def _targets(line: Line) -> tuple[str, ...]:
@@ -107,20 +115,13 @@ def _targets(line: Line) -> tuple[str, ...]:
     return (*line.step.writes, *tee)
 
 
-def _literals(lines: Iterable[Line]) -> Mapping[str, str]:
+def _literals(values: Mapping[str, set[str]]) -> Mapping[str, str]:
     """Variables that have one value throughout, and it is written down."""
-    values: dict[str, set[str]] = {}
-    for line in lines:
-        for name, value in assignments(line.command):
-            values.setdefault(name, set()).add(value)
-    return {
-        name: next(iter(found))
-        for name, found in values.items()
-        if len(found) == 1 and "$" not in next(iter(found))
-    }
+    ones = {name: next(iter(found)) for name, found in values.items() if len(found) == 1}
+    return {name: value for name, value in ones.items() if "$" not in value}
 
 
-def _value(line: Line, lines: tuple[Line, ...]) -> str:
+def _value(line: Line, codes: frozenset[str]) -> str:
     command = line.command
     if command.name == "tee" and line.step.before:
         command = line.step.before[-1]
@@ -128,16 +129,15 @@ def _value(line: Line, lines: tuple[Line, ...]) -> str:
     if command.name not in ("echo", "printf", "cat"):
         return ""
     text = text or command.text.strip()
-    if _STATUS.fullmatch(text) or _status_variable(text, lines):
+    variable = _NAME.fullmatch(text)
+    if _STATUS.fullmatch(text) or (variable and variable[1] in codes):
         return "status"
     return "1" if _ONE.fullmatch(text) else "0" if _ZERO.fullmatch(text) else ""
 
 
-def _status_variable(text: str, lines: tuple[Line, ...]) -> bool:
-    """Whether a text is a variable that holds nothing but exit codes."""
-    match = _NAME.fullmatch(text)
-    values = [v for line in lines for n, v in assignments(line.command) if match and n == match[1]]
-    return bool(values) and all(_STATUS.fullmatch(value) for value in values)
+def _codes(values: Mapping[str, set[str]]) -> frozenset[str]:
+    """The variables that hold nothing but exit codes."""
+    return frozenset(n for n, found in values.items() if all(map(_STATUS.fullmatch, found)))
 
 
 def _runs(line: Line) -> bool:
@@ -217,13 +217,15 @@ def _no_default(task: Content) -> Iterator[Spot]:
 
 def _early(task: Content) -> Iterator[Spot]:
     lines = task.graded
-    ends = [i for i, line in enumerate(lines) if line.command.name in ("exit", "exec", "return")]
+    last_run = max((i for i, line in enumerate(lines) if _runs(line)), default=-1)
+    stops = ("exit", "exec", "return")
+    first_stop = next((i for i, line in enumerate(lines) if line.command.name in stops), len(lines))
     for write in _writes(lines):
         if write.value != "1" or not write.sure or write.line.step.tested:
             continue
-        if any(_runs(line) for line in lines[write.place + 1 :]):
+        if last_run > write.place:
             yield _spot(write.line, "writes the reward 1 before the tests run")
-        elif not write.line.step.errexit and not any(end < write.place for end in ends):
+        elif not write.line.step.errexit and first_stop > write.place:
             yield _spot(write.line, "writes the reward 1 whatever came before")
 
 
@@ -282,7 +284,6 @@ def _unchecked_patch(task: Content) -> Iterator[Spot]:
 
 
 def _tools(task: Content) -> Iterator[Spot]:
-    text = task.data.get(TEST, b"").decode("utf-8", "replace")
     on = [stage.image for stage in stages(task.dockerfile or ())]
     if not on or on[-1] is None or not _MINIMAL.fullmatch(on[-1]):
         return
@@ -291,18 +292,19 @@ def _tools(task: Content) -> Iterator[Spot]:
     asked = {
         w for line in task.graded if line.name in ("command", "which", "type") for w in line.words
     }
-    for tool in sorted(tools_of(text) - asked):
+    for tool in sorted(tools_of(task.graded) - asked):
         if not copied and not any(provides(tool, package) for package in packages):
             line = next(line for line in task.graded if line.name == tool)
             yield _spot(line, f"runs {tool}, which no line of the Dockerfile installs")
 
 
 def _empty_run(task: Content) -> Iterator[Spot]:
+    counted = _counted(task.graded)
     for line in task.graded:
         flag = next((w for w in line.command.words if _EMPTY_FLAGS.fullmatch(w)), "")
         if flag and _runs(line):
             yield _spot(line, f"with {flag} a run of no tests ends with 0")
-        elif _counts_nothing(line) and not _counted(task.graded):
+        elif not counted and _counts_nothing(line):
             yield _spot(line, f"{line.shown} ends with 0 where there is no such test")
 
 
@@ -382,15 +384,15 @@ def _path(task: Content) -> Iterator[Spot]:
 
 def _branches(script: Script) -> Iterator[tuple[Script, Script]]:
     """(condition, branch) of every `if` in a script."""
-    waiting: list[Node] = list(script)
+    waiting = deque(script)
     while waiting:
-        node = waiting.pop(0)
+        node = waiting.popleft()
         if isinstance(node, Block):
             if node.kind == "if":
                 yield from zip(node.bodies[::2], node.bodies[1::2], strict=False)
-            waiting += (n for body in node.bodies for n in body)
+            waiting.extend(n for body in node.bodies for n in body)
         elif isinstance(node, (Pipe, Chain)):
-            waiting += node.parts
+            waiting.extend(node.parts)
 
 
 def _output(task: Content) -> Iterator[Spot]:

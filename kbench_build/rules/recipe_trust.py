@@ -17,7 +17,6 @@ from kbench_build.rules.content import DOCKERFILE, TEST, Content
 from kbench_build.rules.dockerfile import Instruction, images, stages
 from kbench_build.rules.findings import Check, Spot
 from kbench_build.rules.images import SCRATCH
-from kbench_build.rules.shell import commands, parse_shell
 
 _MOVING_TAGS = frozenset(
     (
@@ -40,6 +39,7 @@ _MOVING_TAGS = frozenset(
         "beta",
     )
 )
+_MOST_INSTRUCTIONS = 2000
 _COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})")
 _SHORT_COMMIT = re.compile(r"(?=[0-9a-f]*\d)[0-9a-f]{7,64}")
 # A release's tag isn't meant to move.
@@ -232,25 +232,24 @@ def _is_fixed(revision: str | None) -> bool:
 
 def downloads(recipe: Recipe) -> Iterator[Place]:
     """Files from the network whose content nothing checks."""
-    checks = [_mentions(line) for line in recipe.lines if _checks(line)]
-    found = [
-        (i, line, _target(line)) for i, line in enumerate(recipe.lines) if downloads_from(line)
-    ]
+    lines = tuple(enumerate(recipe.lines))
+    found = [(i, line, _target(line)) for i, line in lines if downloads_from(line)]
     targets = {target for _, _, target in found if target}
-    later = [i for i, line in enumerate(recipe.lines) if _checks(line)]
+    checks = [(i, _mentions(line)) for i, line in lines if _checks(line)]
+    # What each check names of ours; one that names nothing reads a list of names.
+    named = [(i, {t for t in targets if t in text}) for i, text in checks]
     for index, line, target in found:
-        mine = [text for at, text in zip(later, checks, strict=True) if at > index]
         if not target:
             taker = line.step.after[0].name if line.step.after else ""
             into = f" goes straight into `{taker}`" if taker else " isn't checked"
             yield line.file, line.where, f"{line.shown}: what comes{into}"
-        elif not any(_is_about(text, target, targets) for text in mine):
+        elif not any(at > index and (target in names or not names) for at, names in named):
             yield line.file, line.where, f"{line.shown}: nothing checks what came"
-    yield from _added(recipe, checks)
+    yield from _added(recipe, [text for _, text in checks])
 
 
 def _added(recipe: Recipe, checks: list[str]) -> Iterator[Place]:
-    for instruction in recipe.instructions:
+    for instruction in recipe.instructions[:_MOST_INSTRUCTIONS]:
         words = instruction.arguments.split()
         if instruction.name != "ADD" or any(w.startswith("--checksum=") for w in words):
             continue
@@ -319,11 +318,6 @@ def _mentions(line: Line) -> str:
     return " ".join(words)
 
 
-def _is_about(text: str, target: str, targets: set[str]) -> bool:
-    """Whether a check is about a file: it names it, or a list that names no other of ours."""
-    return target in text or not any(other in text for other in targets)
-
-
 # Failures.
 
 
@@ -374,9 +368,9 @@ def provides(tool: str, package: str) -> bool:
     return pattern is not None and pattern.fullmatch(package.partition("=")[0]) is not None
 
 
-def tools_of(script: str) -> frozenset[str]:
-    """The tools among those that we know packages of which a script runs."""
-    return frozenset(c.name for c in commands(parse_shell(script)) if c.name in _TOOLS)
+def tools_of(lines: Iterable[Line]) -> frozenset[str]:
+    """The tools that these commands run, of those whose packages are known here."""
+    return frozenset(line.name for line in lines if line.name in _TOOLS)
 
 
 def optional_tools(recipe: Recipe, needed: Iterable[str]) -> Iterator[Place]:
@@ -413,8 +407,7 @@ def spots(places: Iterable[Place]) -> Iterator[Spot]:
 
 
 def _optional_tools(task: Content) -> Iterator[Spot]:
-    script = task.data.get(TEST, b"").decode("utf-8", "replace")
-    yield from spots(optional_tools(recipe_of(task), tools_of(script)))
+    yield from spots(optional_tools(recipe_of(task), tools_of(task.graded)))
 
 
 def _of_task(question: _Question) -> Callable[[Content], Iterator[Spot]]:

@@ -9,6 +9,7 @@ commands inside `$(…)` are found too.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 # Deeper nesting than any person writes is left out, so that no text exhausts the stack.
@@ -101,8 +102,12 @@ Node = Command | Pipe | Chain | Block
 Script = tuple[Node, ...]
 
 
+@lru_cache(maxsize=64)
 def parse_shell(text: str, line: int = 1) -> Script:
-    """The statements of a script (its first 256 KiB) whose first line has this number."""
+    """The statements of a script (its first 256 KiB) whose first line has this number.
+
+    Tasks of a dataset share scripts, so the last ones that were read are remembered.
+    """
     return _Parser(text[:_LONGEST], line, 0).script()
 
 

@@ -279,7 +279,7 @@ def _unchecked_patch(task: Content) -> Iterator[Spot]:
         if applies and line.step.dropped and "--check" not in command.words:
             about = " ".join((*line.words, *command.reads))
             if _TESTS_FOLDER.search(about):
-                message = f"{line.shown}: when it fails the script goes on with the old tests"
+                message = f"{line.shown}: when it fails the script goes on without it"
                 yield _spot(line, message)
 
 

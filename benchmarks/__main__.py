@@ -13,10 +13,12 @@ from benchmarks.figures import FIGURES, LARGE, SMALL
 from benchmarks.graded import selfcheck
 from benchmarks.ground import Ground
 from benchmarks.rows import Row, table
+from benchmarks.scanned import content_scan
 
 README = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
-_SELFCHECK = "selfcheck"
+# Figures that don't depend on a dataset's size.
+_ONCE = {"selfcheck": selfcheck, "scan": content_scan}
 # What reads every file takes long where there are many, and then agrees after fewer repeats.
 _READING, _MOST_READING = frozenset({"digest", "cold", "release"}), 3
 
@@ -52,7 +54,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="tasks in the generated datasets (default: 105,1000,5000; 5,000 take 5.4 GB)",
     )
     parser.add_argument(
-        "--only", action="append", choices=[*FIGURES, _SELFCHECK], help="a figure; may repeat"
+        "--only", action="append", choices=[*FIGURES, *_ONCE], help="a figure; may repeat"
     )
     parser.add_argument("--repeats", type=int, default=7, help="of each run (default: 7)")
     parser.add_argument(
@@ -65,7 +67,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _rows(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    wanted = options.only or [*FIGURES, _SELFCHECK]
+    wanted = options.only or [*FIGURES, *_ONCE]
     for tasks in options.sizes:
         ground = Ground(folder=folder.resolve(), tasks=tasks)
         ground.make()
@@ -75,8 +77,9 @@ def _rows(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
                 yield from figure(
                     ground, min(options.repeats, _MOST_READING) if long else options.repeats
                 )
-    if _SELFCHECK in wanted:
-        yield from selfcheck(options.repeats)
+    for name, once in _ONCE.items():
+        if name in wanted:
+            yield from once(options.repeats)
 
 
 def _machine() -> str:

@@ -49,7 +49,7 @@ def ratio(
 
 
 def speed(
-    what: str, tasks: int, ours: Sample, theirs: Sample, *, size: int, to: str, limit: float
+    what: str, tasks: int, ours: Sample, theirs: Sample, *, size: int, to: str, limit: float | None
 ) -> Row:
     """Bytes a second against a yardstick's: at least so many times as fast."""
     value = theirs.median / ours.median
@@ -60,8 +60,8 @@ def speed(
         yardstick=f"{to}: {size / theirs.median / 1e9:.2f} GB/s",
         value=f"{value:.2f} times",
         best=f"{theirs.best / ours.best:.2f} times",
-        limit=f"≥ {limit:g} times",
-        holds=value >= limit,
+        limit="" if limit is None else f"≥ {limit:g} times",
+        holds=None if limit is None else value >= limit,
     )
 
 

@@ -18,9 +18,12 @@ _PACKS = (b"PACK\0\0\0\2", b"PACK\0\0\0\3")
 _BUNDLES = (b"# v2 git bundle\n", b"# v3 git bundle\n")
 
 
-# Looked for in every name, so it must be quick.
-is_telling = re.compile(rb"/(?:objects|refs|HEAD|\.git)(?:/|$)").search
-"""Whether `GitTraces` wants to know of a name."""
+_ENDS = (b"/.git", b"/HEAD", b"/objects", b"/objects/", b"/refs", b"/refs/", b"/.git/")
+
+
+def is_telling(name: bytes) -> bool:
+    """Whether `GitTraces` wants to know of a name. Asked of every one, so it is quick."""
+    return b"/objects/" in name or name.endswith(_ENDS)
 
 
 class GitTraces:

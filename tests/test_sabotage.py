@@ -194,6 +194,27 @@ def test_what_an_engine_couldnt_do_is_no_proof(foreign: Foreign) -> None:
     assert "connection lost" in report.data["details"][0]
 
 
+@pytest.mark.parametrize(("toml", "network"), [(TOML, "none"), ("", "public")])
+def test_network_and_time_are_the_tasks(foreign: Foreign, toml: str, network: str) -> None:
+    jobs: list[Job] = []
+
+    def keep(job: Job) -> JobResult:
+        jobs.append(job)
+        return no_engine(job)
+
+    path = foreign.task() / "task.toml"
+    path.write_text(f"[agent]\ntimeout_sec = 900\n[verifier]\ntimeout_sec = 300\n{toml}")
+    try:
+        grader = Grader(foreign.root, TASKS[0], engine=keep, image="x")
+    finally:
+        path.write_text(TOML)
+    sabotage(foreign.root, TASKS[0], grade=grader.after, inputs="i")
+    assert {job.network for job in jobs} == {network}
+    # The verifier's time, and two minutes for the script.
+    assert {job.timeout_sec for job in jobs} == {420.0}
+    assert len(jobs) == len(NAMES)
+
+
 def rewarding(_: Job) -> JobResult:
     files = {"verifier/reward.txt": b"1\n"}
     return JobResult(status="exited", exit_code=0, outputs={"/logs/verifier": tars.pack(files)})

@@ -19,6 +19,7 @@ from kbench_build.errors import EngineError, KbenchError
 from kbench_build.model import DATASET, Base, Report, Upstream
 from kbench_build.rim.dataset import BASES, TASKS
 from kbench_build.rim.store import STATE, ReportHead, Store
+from kbench_build.rim.task_files import read_text
 from kbench_build.rules.base_inputs import BaseInput, identity, made_from, parse_inputs
 from kbench_build.rules.build_context import sources
 from kbench_build.rules.dockerfile import images, parse_dockerfile
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 # How many parts of a gold patch a probe leaves out one after the other, where nobody says.
 MOST_PARTS = 40
+_LARGEST_RECIPE = 1 << 20
 _EVIDENCE = ("validate", "build_bases", "build_images", "seal", "selfcheck")
 
 
@@ -250,8 +252,7 @@ class Plan:
         return head.made if head and head.ok else ""
 
     def _source(self, base: Base) -> BaseSource:
-        text = (self.root / base.dockerfile).read_text("utf-8", "replace")
-        instructions = parse_dockerfile(text)
+        instructions = parse_dockerfile(read_text(self.root / base.dockerfile, _LARGEST_RECIPE))
         ignore = self.root / base.context / ".dockerignore"
         return BaseSource(
             base=base,
@@ -260,7 +261,7 @@ class Plan:
             dockerfile_digest=self._dockerfile_digest(base),
             files=self.survey.folders[base.repo].files,
             inputs={i.file: identity(i, self.made(i)) for i in self.serving(base)},
-            ignore=tuple(ignore.read_text("utf-8").splitlines()) if ignore.is_file() else (),
+            ignore=tuple(read_text(ignore, _LARGEST_RECIPE).splitlines()),
         )
 
     def _dockerfile_digest(self, base: Base) -> str:

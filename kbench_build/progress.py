@@ -171,7 +171,9 @@ class _Screen:
 def _styled(mark: str, name: str, text: str, seconds: float) -> Any:
     from rich.text import Text  # noqa: PLC0415
 
-    step, subject = _split(name)
+    from kbench_build.rules.findings import printable  # noqa: PLC0415
+
+    step, subject = (printable(part) for part in _split(name))
     colour = {"ok": "green", "failed": "red", "error": "red bold"}[mark]
     return Text.assemble(
         (f"{mark:<8}", colour),

@@ -6,7 +6,6 @@ Beside the plan, so that a run with nothing to do loads none of it.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from pathlib import Path
 
 from kbench_build.errors import KbenchError
 from kbench_build.model import Report
@@ -14,6 +13,7 @@ from kbench_build.plan import Plan
 from kbench_build.rim.dataset import TASKS
 from kbench_build.rim.disk import free_bytes
 from kbench_build.rim.releases import DIST, LOCK, locks_in
+from kbench_build.rim.task_files import read_text
 from kbench_build.rim.tree import files_of
 from kbench_build.rules.dockerfile import images, parse_dockerfile
 from kbench_build.rules.drift import FLOATING, Floating, Input
@@ -25,6 +25,7 @@ from kbench_build.rules.versions import Version, VersionError, parse_version
 from kbench_build.steps import drift
 from kbench_build.steps.base_inputs import make_again, place
 
+_LARGEST = 1 << 20
 _STEPS: Mapping[Kind, str] = {"base": "build_bases", "task": "build_images"}
 
 
@@ -141,17 +142,9 @@ def _outside(plan: Plan) -> Mapping[str, Sequence[str]]:
 
 def _froms(plan: Plan) -> Iterator[tuple[str, Sequence[str]]]:
     for base in plan.survey.bases:
-        yield base.name, images(parse_dockerfile(_text(plan.root / base.dockerfile)))
+        yield base.name, images(parse_dockerfile(read_text(plan.root / base.dockerfile, _LARGEST)))
     for task in plan.steps[_STEPS["task"]].subjects():
         yield task, plan.survey.tasks[task].froms
-
-
-def _text(path: Path) -> str:
-    """A Dockerfile's text, empty where it can't be read: validation says so."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _input(plan: Plan, name: str) -> Input:

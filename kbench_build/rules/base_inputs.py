@@ -19,7 +19,7 @@ from typing import Any, Literal
 from kbench_build import digest, toml
 from kbench_build.model import FileEntry, Finding
 from kbench_build.rules.build_context import takes
-from kbench_build.rules.findings import bounded
+from kbench_build.rules.findings import bounded, printable
 
 PinKind = Literal["blake3", "git_heads", "unpinned"]
 PINS: tuple[PinKind, ...] = ("blake3", "git_heads", "unpinned")
@@ -73,6 +73,11 @@ def parse_inputs(text: str, repo: str) -> tuple[tuple[BaseInput, ...], tuple[Fin
             inputs.append(_input(table, repo))
             files.add(inputs[-1].file)
     return tuple(inputs), bounded(findings)
+
+
+def unread_inputs(repo: str, reason: str) -> Finding:
+    """What is said where the file is there and can't be read."""
+    return _finding(repo, "", printable(reason))
 
 
 def made_from(item: BaseInput, files: Iterable[FileEntry]) -> str:

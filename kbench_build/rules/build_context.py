@@ -11,6 +11,8 @@ from fnmatch import fnmatchcase
 from kbench_build.rules.dockerfile import Instruction
 
 WHOLE_CONTEXT = "."
+# No name has more bytes than 255, and reading a pattern takes the square of its length.
+_LONGEST_PART = 500
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\S*))?(?:\s+|$)")
 _HEREDOC = re.compile(r"(?:^|\s)\d*<<-?['\"]?[A-Za-z_]")
 _SYNTAX = re.compile(r"#\s*(syntax)\s*=\s*(\S+)\s*$", re.IGNORECASE)
@@ -39,7 +41,7 @@ def ignores(patterns: Iterable[str], path: str) -> bool:
         line = raw.strip()
         if line and not line.startswith("#"):
             pattern = line.removeprefix("!").strip().removeprefix("./").strip("/")
-            if _ignore_pattern(pattern).match(path):
+            if _covers(pattern.split("/"), path.split("/")):
                 out = not line.startswith("!")
     return out
 
@@ -113,11 +115,21 @@ def _names(source: str, path: str) -> bool:
     )
 
 
-def _ignore_pattern(pattern: str) -> re.Pattern[str]:
-    pieces = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|.", pattern)
-    body = (pieces.get(t) or (t if len(t) > 1 else re.escape(t)) for t in tokens)
-    return re.compile("".join(body) + r"(?:/.*)?\Z")
+def _covers(pattern: Sequence[str], path: Sequence[str]) -> bool:
+    """Whether a pattern's parts match the path or a folder above it; `**` is any number of folders.
+
+    Part by part, so that no pattern takes long. (`**` beside other characters is taken for `*`,
+    which covers less: more files go into the context, none is missing.)
+    """
+    reached = {0}
+    for number, part in enumerate(pattern, start=1):
+        if part == "**" and reached:
+            below = min(reached) + (number == len(pattern))
+            reached = set(range(below, len(path) + 1))
+        else:
+            want = part.replace("[^", "[!") if len(part) <= _LONGEST_PART else ""
+            reached = {i + 1 for i in reached if i < len(path) and fnmatchcase(path[i], want)}
+    return any(reached)
 
 
 def _syntax_directive(text: str) -> Iterator[tuple[int, str]]:

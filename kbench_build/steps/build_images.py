@@ -15,6 +15,7 @@ from kbench_build.model import Base, Outcome, Report
 from kbench_build.rim.dataset import TASKS, read_task_toml
 from kbench_build.rim.engines import BuildResult, BuildSpec, ContainerEngine, HeldImage
 from kbench_build.rim.store import STATE
+from kbench_build.rim.task_files import read_text, read_whole
 from kbench_build.rim.tree import scan_tree
 from kbench_build.rules.build_context import buildkit_lines, ignores, label_stages
 from kbench_build.rules.dockerfile import images, parse_dockerfile, stages
@@ -37,6 +38,7 @@ TASKS_STEP = "build_images"
 BASE_TIMEOUT_SEC = 3600.0
 _DOCKERFILE = "Dockerfile"
 _LAST_LINES = 12
+_LARGEST = 1 << 20
 _OUTCOMES: Mapping[str, Outcome] = {
     "failed": "invalid",
     "timeout": "timeout",
@@ -126,7 +128,7 @@ def build_image(
 def _environment(folder: Path) -> dict[str, Path | bytes]:
     """The files below `environment/` that its `.dockerignore` lets in."""
     ignore = folder / ".dockerignore"
-    patterns = ignore.read_text(encoding="utf-8").splitlines() if ignore.is_file() else []
+    patterns = read_text(ignore, _LARGEST).splitlines()
     paths = (entry.path for entry in scan_tree(folder))
     return {path: folder / path for path in paths if not ignores(patterns, path)}
 
@@ -237,10 +239,8 @@ def _words(result: BuildResult) -> str:
 
 
 def _text(root: Path, name: str) -> str:
-    """A Dockerfile's text; bytes that aren't UTF-8 are kept as they are."""
+    """A Dockerfile's text with its own line ends; bytes that aren't UTF-8 are kept as they are."""
     try:
-        # newline="" keeps the file's own line ends.
-        with (root / name).open(encoding="utf-8", errors="surrogateescape", newline="") as file:
-            return file.read()
-    except OSError as error:
-        raise KbenchError(f"{name}: can't be read: {error.strerror}") from error
+        return read_whole(root / name, name, _LARGEST).decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        raise KbenchError(f"{name}: is missing") from None

@@ -471,10 +471,21 @@ def _files(folder: Path) -> tuple[FileEntry, ...]:
 
 
 def _inputs_of(root: Path, repo: str) -> tuple[tuple[BaseInput, ...], tuple[Finding, ...]]:
-    from kbench_build.rules.base_inputs import parse_inputs  # noqa: PLC0415
+    from kbench_build.rim.task_files import read_whole  # noqa: PLC0415
+    from kbench_build.rules.base_inputs import (  # noqa: PLC0415
+        inputs_file,
+        parse_inputs,
+        unread_inputs,
+    )
 
-    text = _text(root / "bases" / repo / "inputs.toml")
-    return ((), ()) if text is None else parse_inputs(text, repo)
+    name = inputs_file(repo)
+    try:
+        text = read_whole(root / name, name, _MOST_BYTES).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return (), ()
+    except KbenchError as error:
+        return (), (unread_inputs(repo, str(error).removeprefix(f"{name}: ")),)
+    return parse_inputs(text, repo)
 
 
 def _texts(root: Path, repo: str, bases: tuple[Base, ...]) -> Mapping[str, str]:

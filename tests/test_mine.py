@@ -13,8 +13,8 @@ from kbench_build.errors import KbenchError
 from kbench_build.rim.history import History
 from kbench_build.rim.mine_config import load_mine_config
 from kbench_build.rim.presets import read_preset
-from kbench_build.rules.mine_filters import Filters
 from kbench_build.rules.clone_origin import repository_of
+from kbench_build.rules.mine_filters import Filters
 from kbench_build.rules.path_kinds import Patterns
 from kbench_build.steps import mine as step
 from tests.test_merges import DAY, START, Upstream

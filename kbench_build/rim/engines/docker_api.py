@@ -79,7 +79,6 @@ class DockerApi:
                 chunks=response.iter_content(_CHUNK),
             )
 
-
     @contextmanager
     def saved(self, images: Sequence[str]) -> Iterator[Iterator[bytes]]:
         """Images as the archive that `docker save` writes.

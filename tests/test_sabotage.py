@@ -1,5 +1,6 @@
 """Verifiers under sabotage in real containers: none may give a reward to what solves nothing."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -280,3 +281,11 @@ def test_data_that_cant_be_read_tells_nothing(tmp_path: Path, content: str) -> N
     for name in ("tests/verify.json", "tests/expected_tests.json", "tests/test.patch"):
         write(tmp_path / name, content)
     assert known_of(tmp_path) == Known()
+
+
+def test_pipes_and_links_in_the_place_of_data_tell_nothing(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    os.mkfifo(tmp_path / "tests" / "test.patch")
+    (tmp_path / "tests" / "test.sh").symlink_to("/etc/passwd")
+    write(tmp_path / "tests" / "expected_tests.json", '{"f2p_tests": [[], {}, 1, "a.b"]}')
+    assert known_of(tmp_path) == Known(expected=("a.b",))

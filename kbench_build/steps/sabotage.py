@@ -11,6 +11,8 @@ from importlib import resources
 from pathlib import Path
 
 from kbench_build.model import Report, Suppression
+from kbench_build.rim.task_files import list_folder, read_files
+from kbench_build.rules.content import EXPECTED, FIX, TEST, TEST_PATCH, VERIFY, limit
 from kbench_build.rules.findings import suppress
 from kbench_build.rules.findings import to_json as finding_json
 from kbench_build.rules.foreign_verifier import runners
@@ -30,6 +32,7 @@ from kbench_build.rules.sabotage import (
 )
 
 STEP = "sabotage"
+_TELLING = frozenset({EXPECTED, FIX, TEST, TEST_PATCH, VERIFY})
 # Runs the verifier in the container in which a `solve.sh` among these files ran before it.
 Grade = Callable[[Mapping[str, bytes]], Tried]
 
@@ -75,36 +78,32 @@ def _try(one: Sabotage, grade: Grade) -> Attempt:
 
 def known_of(folder: Path) -> Known:
     """What a task's files tell of what can be sabotaged; what can't be read tells nothing."""
-    verify = _json(folder / "tests" / "verify.json")
-    command = verify.get("command")
+    data, _ = read_files(folder, list_folder(folder), _limit)
+    command = _json(data, VERIFY).get("command")
     named = command[:1] if isinstance(command, list) else []
-    script = _read(folder / "tests" / "test.sh").decode("utf-8", "replace")
+    script = data.get(TEST, b"").decode("utf-8", "replace")
     return Known(
-        fix=_paths(folder / "solution" / "fix.patch"),
-        hidden=_paths(folder / "tests" / "test.patch"),
-        expected=_expected(_json(folder / "tests" / "expected_tests.json")),
+        fix=_paths(data, FIX),
+        hidden=_paths(data, TEST_PATCH),
+        expected=_expected(_json(data, EXPECTED)),
         commands=tuple(map(str, named)) or runners(script),
     )
 
 
-def _paths(path: Path) -> tuple[str, ...]:
-    return tuple(sorted(set(parse_patch(_read(path)).paths)))
+def _limit(path: str) -> int | None:
+    return limit(path) if path in _TELLING else None
+
+
+def _paths(data: Mapping[str, bytes], path: str) -> tuple[str, ...]:
+    return tuple(sorted(set(parse_patch(data.get(path, b"")).paths)))
 
 
 def _expected(document: Mapping[str, object]) -> tuple[str, ...]:
     lists = (document.get(f"{kind}_tests") for kind in ("f2p", "p2p", "s2p", "n2p"))
-    found = {test for ids in lists if isinstance(ids, list) for test in ids}
-    return tuple(sorted(test for test in found if isinstance(test, str)))
+    found = (test for ids in lists if isinstance(ids, list) for test in ids)
+    return tuple(sorted({test for test in found if isinstance(test, str)}))
 
 
-def _json(path: Path) -> Mapping[str, object]:
-    content = _read(path)
-    value = parse_json(path.name, content) if content else {}
+def _json(data: Mapping[str, bytes], path: str) -> Mapping[str, object]:
+    value = parse_json(path, data[path]) if path in data else {}
     return {} if isinstance(value, Flaw) else value
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""

@@ -10,11 +10,12 @@ import hashlib
 import json
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import kbench_build.runtime
+from kbench_build.rules.shipped import SHIPPED
 
 PROJECT = Path(__file__).parent.parent
 LABEL = "dev.kbench.benchmark"
@@ -138,10 +139,13 @@ def namespace_of(tasks: int) -> str:
     return f"kbench-speed-{tasks}"
 
 
-def make_dataset(root: Path, tasks: int) -> None:
-    """Generate the dataset, unless it is there. `root` is its own folder and nothing else's."""
+def make_dataset(root: Path, tasks: int, *, shipped: bool = False) -> None:
+    """Generate the dataset, unless it is there. `root` is its own folder and nothing else's.
+
+    Its tasks have a verifier of their own, or with `shipped` the one that comes with this system.
+    """
     mark = root / _MARK
-    wanted = f"{_MADE_BY} {tasks}\n"
+    wanted = f"{_MADE_BY} {tasks} {shipped}\n"
     if mark.is_file() and mark.read_text() == wanted:
         _write_dodo(root)
         return
@@ -153,7 +157,8 @@ def make_dataset(root: Path, tasks: int) -> None:
     ]
     _write_frame(root, repositories, tasks)
     for index in range(tasks):
-        _write_task(root, repositories[index % len(repositories)], index, namespace_of(tasks))
+        repository = repositories[index % len(repositories)]
+        _write_task(root, repository, index, namespace_of(tasks), shipped=shipped)
     mark.write_text(wanted)
 
 
@@ -179,7 +184,9 @@ def _write_dodo(root: Path) -> None:
     _write(root / "dodo.py", (PROJECT / "dodo.py").read_bytes())
 
 
-def _write_task(root: Path, repository: _Repository, index: int, namespace: str) -> None:
+def _write_task(
+    root: Path, repository: _Repository, index: int, namespace: str, *, shipped: bool
+) -> None:
     number = 100 + index
     task = f"{repository.owner}_{repository.name}-{number}"
     words = {
@@ -200,8 +207,12 @@ def _write_task(root: Path, repository: _Repository, index: int, namespace: str)
     files = {path: text.format(**words).encode() for path, text in contents.items()}
     files |= dict(_shared_files())
     files["instruction.md"] = _instruction(task)
+    tests = f"src/test/kotlin/Part{number}Test.kt"
     files["solution/fix.patch"] = _patch(f"src/main/kotlin/Part{number}.kt", task)
-    files["tests/test.patch"] = _patch(f"src/test/kotlin/Part{number}Test.kt", task)
+    files["tests/test.patch"] = _patch(tests, task)
+    if shipped:
+        files |= {place: (_RUNTIME / name).read_bytes() for place, name in SHIPPED.items()}
+        files["tests/verify.json"] = _verify(words, tests, task)
     files["tests/expected_tests.json"] = _expected(repository.tests, index)
     for path, content in files.items():
         _write(root / "tasks" / task / path, content)
@@ -228,13 +239,36 @@ def _instruction(task: str) -> bytes:
     return f"# {task}\n\n{''.join(sentences)}".encode()
 
 
-def _patch(path: str, task: str) -> bytes:
-    """A patch of one file as git writes it, with the true ids of its blobs."""
+def _verify(words: Mapping[str, str], tests: str, task: str) -> bytes:
+    """The data of the shipped verifier."""
+    before, after = (f"100644 {_blob(lines)}" for lines in _sides(tests, task))
+    value = {
+        "version": 1,
+        "workdir": f"/home/{words['repo']}",
+        "base_commit": words["base"],
+        "command": ["./gradlew", "--offline", "clean", "test", "--continue"],
+        "environment": {"PATH": "/usr/bin:/bin"},
+        "timeout_sec": 600,
+        "reports": ["**/build/test-results/test/TEST-*.xml"],
+        "hidden": {tests: {"base": before, "after": after}},
+        "protected": {"globs": ["**/src/test/**", "build.gradle"], "files": {}},
+    }
+    return json.dumps(value).encode()
+
+
+def _sides(path: str, task: str) -> tuple[Sequence[str], Sequence[str]]:
+    """The lines of a file before and after a task's change."""
     chance = random.Random(f"{path} {task}")
     before = [f"    val part{n} = build({chance.randint(0, 9999)})\n" for n in range(120)]
     after = list(before)
     for line in chance.sample(range(0, 120, 8), 6):
         after[line : line + 1] = [f"    val fixed{line} = check({line}, {chance.random()})\n"] * 2
+    return before, after
+
+
+def _patch(path: str, task: str) -> bytes:
+    """A patch of one file as git writes it, with the true ids of its blobs."""
+    before, after = _sides(path, task)
     ids = f"{_blob(before)}..{_blob(after)} 100644"
     head = f"diff --git a/{path} b/{path}\nindex {ids}\n"
     return (head + "".join(difflib.unified_diff(before, after, f"a/{path}", f"b/{path}"))).encode()

@@ -65,6 +65,17 @@ def _first_validation(ground: Ground) -> Usage:
     return measure([*DOIT, "validate"], ground.root)
 
 
+def checks(ground: Ground, repeats: int) -> Iterator[Row]:
+    """All checks that need no repository in one process, against parsing the same JSON."""
+    for form, root in ground.forms():
+        check = partial(measure, program("checks.py", "."), root)
+        parse = partial(measure, program("parse_json.py", "tasks"), root)
+        ours, theirs = interleaved(repeats, check, parse)
+        what, limit = f"all checks, {form} verifier", 10.0 if ground.tasks <= SMALL else None
+        to = "json.loads of the same files"
+        yield rows.ratio(what, ground.tasks, ours, theirs, to=to, limit=limit)
+
+
 def release(ground: Ground, repeats: int) -> Iterator[Row]:
     """Tarball, lock and digests, against tar and zstd; the same bytes for all thread counts."""
     ground.validate()
@@ -171,6 +182,7 @@ def _with_change(ground: Ground, path: Path) -> Usage:
 FIGURES: Mapping[str, Figure] = {
     "digest": digest,
     "cold": cold,
+    "checks": checks,
     "changed": changed,
     "release": release,
     "idle": idle,

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks import images
@@ -30,6 +31,14 @@ class Ground:
     def make(self) -> None:
         """Generate it, unless it is there."""
         apart(make_dataset, self.root, self.tasks)
+
+    def forms(self) -> Iterator[tuple[str, Path]]:
+        """The dataset with its tasks' own verifier, and one with the shipped one, both new."""
+        self.renew()
+        yield "own", self.root
+        shipped = self.folder / f"tasks-{self.tasks}-shipped"
+        apart(partial(make_dataset, shipped=True), shipped, self.tasks)
+        yield "shipped", shipped
 
     def renew(self) -> None:
         """As after a clone: no reports, no release."""

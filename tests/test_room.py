@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -30,7 +31,7 @@ def test_what_was_built_before_is_taken_to_grow_by_as_much() -> None:
 
 
 def test_what_was_never_built_is_guessed_from_its_kind_and_its_context() -> None:
-    usual = {"task": [1 * MB, 40 * MB, 900 * MB]}
+    usual: dict[Literal["base", "task"], list[int]] = {"task": [1 * MB, 40 * MB, 900 * MB]}
     small, large = (Due(kind="task", grown=None, context=c) for c in (1, 500 * MB))
     assert needed([small], usual) == Need(size=44 * MB, images=1, guessed=1)
     assert needed([large], usual).size == 1100 * MB

@@ -172,7 +172,6 @@ def _is_recipe(path: str) -> bool:
 
 # Names.
 
-
 _AS_FAR = ", as far as the patches show"
 
 
@@ -182,8 +181,8 @@ def _fix_names(task: Content) -> Iterator[Spot]:
     new = told - task.hidden_words if told and task.hidden_lines else set()
     new -= task.at_base or frozenset()
     for name, line in sorted(_first_lines(task, new).items(), key=lambda item: item[1]):
-        told = "" if task.at_base is not None else _AS_FAR
-        yield _spot(line, f"names {name!r}, which no hidden test uses and the fix makes up{told}")
+        as_far = "" if task.at_base is not None else _AS_FAR
+        yield _spot(line, f"names {name!r}, which no hidden test uses and the fix makes up{as_far}")
 
 
 def _first_lines(task: Content, names: set[bytes]) -> Mapping[str, int]:

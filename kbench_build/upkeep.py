@@ -6,6 +6,7 @@ Beside the plan, so that a run with nothing to do loads none of it.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from pathlib import Path
 
 from kbench_build.errors import KbenchError
 from kbench_build.model import Report
@@ -16,9 +17,11 @@ from kbench_build.rim.releases import DIST, LOCK, locks_in
 from kbench_build.rim.task_files import read_text
 from kbench_build.rim.tree import files_of
 from kbench_build.rules.dockerfile import images, parse_dockerfile
-from kbench_build.rules.drift import FLOATING, Floating, Input
+from kbench_build.rules.drift import Floating, Input
+from kbench_build.rules.floating import floating_sources
 from kbench_build.rules.images import SCRATCH, Recipe, is_held, normal_reference
 from kbench_build.rules.lock import Lock, parse_lock
+from kbench_build.rules.recipe_trust import base_recipe
 from kbench_build.rules.records import FormatError
 from kbench_build.rules.room import GIGABYTE, Due, Kind, needed, shortage
 from kbench_build.rules.versions import Version, VersionError, parse_version
@@ -161,14 +164,19 @@ def _input(plan: Plan, name: str) -> Input:
 
 
 def _floating(plan: Plan) -> Iterator[Floating]:
-    """What the checks of recipes say of sources that move; who answers for one changes nothing."""
-    step = plan.steps["validate"]
-    for subject in step.subjects():
-        held = plan.holds("validate", subject)
-        report = (plan.store.read("validate", subject) if held else None) or step.run(subject)
-        for value in (*report.data.get("findings", ()), *report.data.get("suppressed", ())):
-            if value["rule"] in FLOATING:
-                yield Floating(file=value["file"], where=value["where"], message=value["message"])
+    """What no recipe of a base or task pins."""
+    bases = ((base.dockerfile, base.context) for base in plan.survey.bases)
+    tasks = (f"{TASKS}/{task}/environment" for task in plan.steps[_STEPS["task"]].subjects())
+    for file, folder in (*bases, *((f"{task}/Dockerfile", task) for task in tasks)):
+        instructions = parse_dockerfile(read_text(plan.root / file, _LARGEST))
+        recipe = base_recipe(file, instructions, _scripts(plan.root, folder))
+        yield from floating_sources(recipe, plan.config.namespace)
+
+
+def _scripts(root: Path, folder: str) -> Mapping[str, tuple[str, str]]:
+    """The scripts beside a Dockerfile by name: where each stands, and its text."""
+    found = (path for path in sorted((root / folder).glob("*.sh")) if not path.is_symlink())
+    return {path.name: (f"{folder}/{path.name}", read_text(path, _LARGEST)) for path in found}
 
 
 def _released(plan: Plan) -> Lock | None:

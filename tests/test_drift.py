@@ -11,6 +11,7 @@ import pytest
 from kbench_build import digest
 from kbench_build.rim.store import Store
 from kbench_build.rules.base_inputs import BaseInput
+from kbench_build.rules.dockerfile import parse_dockerfile
 from kbench_build.rules.drift import (
     Floating,
     Identity,
@@ -23,7 +24,9 @@ from kbench_build.rules.drift import (
     summary,
     table,
 )
+from kbench_build.rules.floating import floating_sources
 from kbench_build.rules.images import registry_digest
+from kbench_build.rules.recipe_trust import base_recipe
 from tests import engine_box
 from tests.graph_kit import doit, make_dataset, write
 from tests.registry_kit import Registry, registry
@@ -185,6 +188,13 @@ def test_the_worst_stand_first_and_the_summary_counts() -> None:
     assert summary(rows) == "1 moved, 1 gone, 1 floating, 2 same"
 
 
+def test_a_thousand_alike_are_counted() -> None:
+    places = tuple(Floating(file=f"f{n}", where="", message="m") for n in range(1000))
+    lines = table(drift(world(floating=places)))
+    assert len(lines) == 41
+    assert lines[-1] == "note floating source: 960 more in the report"
+
+
 @pytest.mark.parametrize(
     ("image", "digests", "found"),
     [
@@ -199,6 +209,30 @@ def test_the_digest_of_an_images_own_registry(
     image: str, digests: tuple[str, ...], found: str
 ) -> None:
     assert registry_digest(image, digests) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("FROM os:latest\n", ["the tag of os:latest is meant to move"]),
+        ("FROM os:1\n", ["os:1 has no digest, and its tag may be set anew"]),
+        ("FROM ns/tool:1\nRUN git clone https://e.org/a/b /b\n", ["clone"]),
+        ("FROM ns/tool:1\nRUN curl -fsSL -o /a https://e.org/a\n", ["checks"]),
+        ("FROM ns/tool:1\nRUN apt-get update && apt-get install -y git curl\n", ["git, curl"]),
+        ("FROM ns/tool:1\nRUN apt-get install -y git=1:2.39\n", []),
+        (
+            "FROM ns/tool:1\nRUN echo deb http://snapshot.debian.org/archive/debian/2024 bookworm "
+            "main >/etc/apt/sources.list && apt-get install -y git\n",
+            [],
+        ),
+        ("FROM ns/tool:1\nCOPY a /a\n", []),
+    ],
+)
+def test_what_nothing_pins_is_found_in_a_recipe(text: str, found: list[str]) -> None:
+    recipe = base_recipe("Dockerfile", parse_dockerfile(text), {})
+    messages = [place.message for place in floating_sources(recipe, "ns")]
+    assert len(messages) == len(found), messages
+    assert all(words in message for words, message in zip(found, messages, strict=True)), messages
 
 
 # --- The step ---

@@ -19,11 +19,7 @@ from kbench_build.rules.lock import Evidence, Lock
 Part = Literal["image", "outside image", "input", "source", "tool"]
 State = Literal["same", "moved", "gone", "edited", "floating", "unknown"]
 
-# The checks that find what nothing pins.
-FLOATING = frozenset(
-    {"recipe/floating-tag", "recipe/moving-clone", "recipe/download"}
-    | {"bases/floating-tag", "bases/moving-clone", "bases/download"}
-)
+_MOST_LINES = 40
 _SHOWN = 16  # characters of a digest
 
 
@@ -361,10 +357,22 @@ def to_json(row: Row) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Row]) -> Sequence[str]:
-    """The rows in which something is to be said, as lines of a table: the worst first."""
+    """The rows in which something is to be said, as lines of a table: the worst first.
+
+    Of each kind only so many; the report has them all.
+    """
     order = {"error": 0, "warning": 1, "note": 2}
     shown = sorted((row for row in rows if row.state != "same"), key=lambda r: order[r.severity])
-    return [_line(row) for row in shown]
+    seen: Counter[tuple[str, str, str]] = Counter()
+    lines = []
+    for row in shown:
+        kind = (row.severity, row.state, row.part)
+        seen[kind] += 1
+        if seen[kind] <= _MOST_LINES:
+            lines.append(_line(row))
+    left = ((kind, count - _MOST_LINES) for kind, count in seen.items())
+    more = [f"{' '.join(kind)}: {rest} more in the report" for kind, rest in left if rest > 0]
+    return [*lines, *more]
 
 
 def _line(row: Row) -> str:

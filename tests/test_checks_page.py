@@ -11,7 +11,6 @@ import pytest
 
 from kbench_build.rules.catalogue import BASE_CHECKS, TASK_CHECKS
 from kbench_build.rules.dataset_checks import DATASET_CHECKS
-from kbench_build.rules.drift import FLOATING
 from kbench_build.rules.findings import Check
 from kbench_build.rules.sarif import anchor
 from kbench_build.steps.validate import rule_ids
@@ -70,10 +69,6 @@ def test_every_rule_in_the_code_stands_on_the_page() -> None:
     named = {rule for text in texts for rule in form.findall(text)}
     known = {check.id for check in CHECKS} | {rule for rule, *_ in OTHER_RULES}
     assert {rule for rule in named - known if not NO_RULES.fullmatch(rule)} == set()
-
-
-def test_rules_that_other_modules_ask_for_are_there() -> None:
-    assert rule_ids() >= FLOATING
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)

@@ -1,4 +1,4 @@
-"""TOML that nobody vouches for, read within bounds. The one door to `tomllib`.
+"""TOML that nobody vouches for, read within bounds. For all but our own files.
 
 Promises: whatever the text, a document or a `TOMLDecodeError`, in time proportional to the text;
 no document is nested so deeply that walking it could exhaust the stack.

@@ -34,6 +34,7 @@ from kbench_build.rules.catalogue import check_task, not_checked
 from kbench_build.rules.content import Around, understand, with_schemas
 from kbench_build.rules.dockerfile import copies, images, parse_dockerfile, stages
 from kbench_build.rules.findings import MOST_CHARACTERS, MOST_SPOTS
+from kbench_build.rules.harden_task_toml import hardened_toml
 from kbench_build.rules.lock import parse_lock
 from kbench_build.rules.manifest import parse_manifest
 from kbench_build.rules.outcomes import verdict
@@ -261,6 +262,14 @@ def test_toml_is_refused_in_one_way_however_it_is_wrong(text: str, said: str) ->
     within(CPU_SEC, read, text[:20])
     flaws = parse_inputs(text, "repo")[1]
     assert [f.rule for f in flaws] == ["bases/inputs"]
+
+
+@pytest.mark.parametrize("text", ["a." * 500_000 + "a = 1", "[metadata]\n" + "#\n" * 500_000])
+def test_a_task_toml_that_would_take_minutes_is_not_hardened(text: str) -> None:
+    def refuse() -> None:
+        assert hardened_toml(text, name="a/b", base="a" * 40).refusals
+
+    within(CPU_SEC, refuse, text[:20])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ whether the values are any good.
 """
 
 import copy
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +15,11 @@ from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Item, SingleKey, Table, Whitespace
 
+from kbench_build import toml
 from kbench_build.rules.harden_tests import Refusal
 
 VERSION = "1.4"
+_LONGEST = 64 << 10
 # What builds need: Maven Central, Gradle's plugins and services, Google's, JetBrains' and Dart's.
 BUILD_HOSTS = (
     "repo.maven.apache.org",
@@ -49,16 +50,19 @@ class TaskToml:
 
 def hardened_toml(text: str, *, name: str, base: str) -> TaskToml:
     """Bring a task.toml to the current keys. `name` is `organisation/name`, `base` a commit id."""
+    if len(text) > _LONGEST:
+        reason = f"has more than {_LONGEST:,} characters, which takes minutes to keep the style of"
+        return TaskToml(refusals=(Refusal(line=0, reason=reason),))
     try:
-        old = tomllib.loads(text)
+        old = toml.loads(text)
         problem = _problem(old, base)
         if problem:
             return TaskToml(refusals=(Refusal(line=0, reason=problem),))
         new = _written(text, old, name, base)
-        came_out = tomllib.loads(new)
+        came_out = toml.loads(new)
     except _StyleError as error:
         return TaskToml(refusals=(Refusal(line=0, reason=str(error)),))
-    except (tomllib.TOMLDecodeError, TOMLKitError, RecursionError, ValueError) as error:
+    except (toml.TOMLDecodeError, TOMLKitError, RecursionError, ValueError) as error:
         return TaskToml(refusals=(Refusal(line=0, reason=f"can't be read: {error}"),))
     if came_out != _meant(old, name, base):
         reason = "has tables written in a way that this can't keep while it changes them"

@@ -206,6 +206,12 @@ def test_no_text_is_slow_to_read(fragment: bytes) -> None:
     within(CPU_SEC, lambda: read_all(data), fragment)
 
 
+@pytest.mark.parametrize("line", ["RUN cat <<A\n", "RUN cat <<A <<B\n", "FROM a AS b\n", "ARG a\n"])
+def test_a_dockerfile_of_a_mebibyte_is_read_at_once(line: str) -> None:
+    text = line * (MIB // len(line))
+    within(CPU_SEC * 2, lambda: stages(parse_dockerfile(text)), line)
+
+
 @settings(max_examples=60)
 @given(st.sampled_from(FRAGMENTS), st.sampled_from(sorted(sound())), st.booleans(), st.booleans())
 def test_no_text_is_slow_to_check(fragment: bytes, path: str, whole: bool, plain: bool) -> None:

@@ -137,7 +137,7 @@ OTHERS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "`doit seal`": (
         ("seal.repository", "error", "`.git` isn't a folder of the checkout's own."),
-        ("seal.base", "error", "The base commit isn't known as a full id."),
+        ("seal.base", "warning", "The base commit isn't known as a full id."),
         ("seal.checkout", "error", "There is no checkout where the task says."),
         ("seal.name", "error", "A name in `.git` that no sealed repository has."),
         ("seal.head", "error", "HEAD isn't the base commit."),

@@ -32,6 +32,7 @@ from tests.seal_kit import (
 from tests.seal_routes import Site, Upstream, git, make_upstream
 
 EMPTY = tar_of({})
+APP = "home/checkout"
 
 
 @pytest.fixture(scope="session")
@@ -246,6 +247,10 @@ def test_a_plain_task_without_repository_or_base(
     assert ("leak/file", "/home/checkout/src/tokens.kt") in found["plain"]
     assert found["patch"] == {("leak/lines", "/tmp/bug.patch")}
     assert found["none"] == set()
+    whole = Layered(place=tmp_path / "app", images={"image": [tar_of(tree(tmp_path / "app", APP))]})
+    report = judged(tmp_path, whole)
+    assert rules(report) == {"leak/repository", "seal.base"}
+    assert not report.ok
 
 
 # Each layer is read once.

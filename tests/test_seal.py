@@ -371,7 +371,10 @@ def test_a_git_file_is_a_finding(site: Site, tmp_path: Path) -> None:
 def test_the_base_must_be_named_where_there_is_a_repository(site: Site, tmp_path: Path) -> None:
     for base in ("", "v1", site.upstream.base[:12], site.upstream.base.upper()):
         write_task(site, tmp_path, base=base)
-        assert rules(prove(site, tmp_path)) == {"seal.base"}
+        report = prove(site, tmp_path)
+        assert rules(report) == {"seal.base"}
+        assert report.ok
+        assert report.summary.endswith("can't be judged: no base commit is named")
 
 
 def test_a_seal_at_another_commit_is_found(site: Site, tmp_path: Path) -> None:

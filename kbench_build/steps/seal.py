@@ -99,7 +99,7 @@ def seal(
         step=STEP,
         subject=task,
         inputs=inputs,
-        ok=not findings,
+        ok=not any(f.severity == "error" for f in findings),
         summary=_summary(findings, proof),
         seconds=time.monotonic() - started,
         data={
@@ -195,7 +195,8 @@ class _Judged:
             checkout=self.workdir.strip("/"),
             fixed={x.layer: [p for _, p in known.places_of(x.layer, fixed)] for x in layers},
             compared=len(fixed),
-            stored=found.stored,
+            # Without a base nothing says what the repository may hold.
+            stored=found.stored if self.base else (),
             project=frozenset(commits),
             fix=ids.whole,
             prefixes=ids.prefixes,
@@ -336,12 +337,15 @@ def _no_checkout(file: str) -> Finding:
 
 
 def _summary(findings: Sequence[Finding], proof: Mapping[str, Any]) -> str:
-    if findings:
-        return f"not sealed: {len(findings)} findings, first: {findings[0]}"
+    errors = [f for f in findings if f.severity == "error"]
+    if errors:
+        return f"not sealed: {len(errors)} findings, first: {errors[0]}"
     image = proof["image"]
     count = len(image["layers"])
     layers = f"{count} layer{'' if count == 1 else 's'}"
     read = f"{image['files'] + image['members']} files in {layers} searched"
+    if findings:
+        return f"{read}; the repository can't be judged: no base commit is named"
     if proof["history"] == "absent":
         return f"sealed: no repository in the checkout, {read}"
     objects, history = proof["objects"], proof["history"]

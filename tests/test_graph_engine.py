@@ -119,6 +119,10 @@ def test_a_probe_waits_for_the_selfcheck_and_holds(root: Path) -> None:
 
 def test_a_verifier_that_rewards_nothing_is_found_and_named(root: Path) -> None:
     write(root / "tasks/acme__tool-1/tests/test.sh", "echo 1 > /logs/verifier/reward.txt\n")
+    # Validation tells it by rule already, and what it finds isn't run.
+    assert "failed  validate" in doit(root, "selfcheck:acme__tool-1", code=1).stdout
+    answer = '[[suppress]]\nrule = "verifier/*"\nreason = "a run is to find it"\n'
+    write(root / "kbench.toml", (root / "kbench.toml").read_text() + answer)
     done = doit(root, "selfcheck", code=1).stdout
     assert counts(done)["failed"] == 1
     assert "nop" in next(line for line in done.splitlines() if line.startswith("failed"))

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 CATEGORIES = ("f2p_tests", "p2p_tests", "s2p_tests", "n2p_tests")
@@ -20,6 +22,13 @@ class Expected:
     results: Mapping[str, Mapping[str, list[str]]]
     sets: Mapping[str, frozenset[str]]
     before: Mapping[str, Mapping[str, frozenset[str]]]
+
+    @cached_property
+    def text(self) -> str:
+        """Every id that stands anywhere in the file, a line each: one search asks them all."""
+        everywhere = (*self.sets.values(), *(s for r in self.before.values() for s in r.values()))
+        # Equal lists share one set (see `_Sets`): each is written once.
+        return "\n".join(chain.from_iterable({id(ids): ids for ids in everywhere}.values()))
 
 
 def expected_of(value: Mapping[str, Any]) -> Expected:

@@ -8,6 +8,7 @@ what they look like is let be. What can't be told from the patches alone is told
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from kbench_build.rules.content import DOCKERFILE, FIX, INSTRUCTION, TASK, TEST_PATCH, Content
@@ -82,9 +83,18 @@ class _Line(NamedTuple):
     code: bool
 
 
-def _lines(task: Content) -> Iterator[_Line]:
+def _lines(task: Content) -> tuple[_Line, ...]:
+    return _lines_of(task.data.get(INSTRUCTION, b"")[:_MOST_READ])
+
+
+@lru_cache(maxsize=1)
+def _lines_of(instruction: bytes) -> tuple[_Line, ...]:
+    """The lines of an instruction; remembered, since most checks of a task ask for them."""
+    return tuple(_numbered(instruction.decode("utf-8", "replace")))
+
+
+def _numbered(text: str) -> Iterator[_Line]:
     inside = False
-    text = task.data.get(INSTRUCTION, b"")[:_MOST_READ].decode("utf-8", "replace")
     for number, line in enumerate(text.split("\n", _MOST_LINES)[:_MOST_LINES], start=1):
         if _FENCE.match(line):
             inside = not inside

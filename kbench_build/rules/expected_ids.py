@@ -1,7 +1,7 @@
 """Checks of the expected tests' ids: can a comparer ever find them in a report?"""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 
 from kbench_build.rules.content import EXPECTED, Content
 from kbench_build.rules.findings import Check, Spot
@@ -11,9 +11,10 @@ _HASH = re.compile(
     r"@(?=[0-9a-f]{0,7}\d)[0-9a-f]{6,8}(?![0-9A-Za-z])|\$\$Lambda(?:\$\d+)?/0x[0-9a-f]+"
 )
 _NO_XML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-# How JSON writes what XML can't hold; a file without these marks needn't be asked id by id.
-_ODD = (b"\\u", b"\\b", b"\\f", b"\xef\xbf\xbe", b"\xef\xbf\xbf")
-_HASHED = (b"@", b"/0x")
+# How JSON writes what XML can't hold, and how hashes begin: a file without these marks needn't be
+# asked id by id. Each stands behind its first byte, which is looked for ten times as fast.
+_ODD = {b"\\": (b"\\u", b"\\b", b"\\f"), b"\xef": (b"\xef\xbf\xbe", b"\xef\xbf\xbf")}
+_HASHED = {b"@": (b"@",), b"$": (b"$$Lambda",)}
 # A comparer that looks for a bracket drops or cuts what stands in it.
 _BRACKET = re.compile(rb"""["']\[["']|\\\[""")
 _STRIPS = re.compile(rb"\.strip\(\)")
@@ -26,10 +27,10 @@ def _impossible(task: Content) -> Iterator[Spot]:
             yield Spot(file=EXPECTED, where=f"{name}[{index}]", message=message)
 
 
-def _written(task: Content, marks: Iterable[bytes]) -> bool:
+def _written(task: Content, marks: Mapping[bytes, tuple[bytes, ...]]) -> bool:
     """Whether the file holds one of these, anywhere."""
     data = task.data.get(EXPECTED, b"")
-    return any(mark in data for mark in marks)
+    return any(byte in data and any(mark in data for mark in marks[byte]) for byte in marks)
 
 
 def _changing(task: Content) -> Iterator[Spot]:

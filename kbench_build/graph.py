@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -325,7 +325,8 @@ class Graph:
             signal.signal(number, _interrupt)
         # Held back while a worker is made, a signal can't find it with the handlers of the run.
         os.register_at_fork(before=_hold_signals, after_in_parent=_let_signals)
-        os.register_at_fork(before=self.plan.stop_asking, after_in_child=_die_with_parent)
+        end_with_me = partial(_die_with_parent, os.getpid())
+        os.register_at_fork(before=self.plan.stop_asking, after_in_child=end_with_me)
         sys.excepthook = _say_interrupted
 
     def _end(self) -> None:
@@ -415,12 +416,14 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     """In a worker: end when the run that started it is killed, instead of waiting for ever."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end_quietly)
     set_parent_death_signal = 1
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+    if os.getppid() != parent:
+        os._exit(130)  # killed before it could be asked for that signal
     _let_signals()
 
 

@@ -189,20 +189,20 @@ def wait_for_reports(root: Path, count: int) -> None:
 def test_a_run_killed_at_any_moment_loses_at_most_the_unit_in_flight(
     tmp_path: Path, reached: int
 ) -> None:
-    root = make_dataset(tmp_path / "many", tasks=200)
+    root = make_dataset(tmp_path / "many", tasks=600)
     with started(root, "validate") as run:
         wait_for_reports(root, reached)
         run.kill()
         run.wait()
     finished = len(reports(root))
-    assert reached <= finished < 201
+    assert reached <= finished < 601
     again = counts(doit(root, "validate").stdout)
     assert again.get("up to date", 0) >= finished - 1
-    assert sum(again.values()) == 201
+    assert sum(again.values()) == 601
 
 
 def test_killed_processes_lose_at_most_a_unit_each_and_none_is_left(tmp_path: Path) -> None:
-    root = make_dataset(tmp_path / "many", tasks=200)
+    root = make_dataset(tmp_path / "many", tasks=600)
     with started(root, "-n", "3", "validate") as run:
         wait_for_reports(root, 50)
         workers = children(run.pid)
@@ -233,7 +233,7 @@ def alive(pid: int) -> bool:
 def test_an_interrupted_run_says_so_and_goes_on(
     tmp_path: Path, number: signal.Signals, processes: str
 ) -> None:
-    root = make_dataset(tmp_path / "many", tasks=200)
+    root = make_dataset(tmp_path / "many", tasks=600)
     with started(root, "-n", processes, "validate") as run:
         wait_for_reports(root, 20)
         run.send_signal(number)

@@ -327,7 +327,7 @@ class Graph:
         os.register_at_fork(before=_hold_signals, after_in_parent=_let_signals)
         end_with_me = partial(_die_with_parent, os.getpid())
         os.register_at_fork(before=self.plan.stop_asking, after_in_child=end_with_me)
-        sys.excepthook = _say_interrupted
+        sys.excepthook = _say_if_interrupted
 
     def _end(self) -> None:
         """After the last task: doit has saved its database, so the journal is done.
@@ -397,6 +397,8 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Make a signal what Ctrl-C is: containers are removed, what was finished is kept."""
     del number, frame
     _ignore_signals()
+    # Where it breaks into a library that isn't Python, something else may come out of there.
+    sys.excepthook = _say_interrupted
     raise KeyboardInterrupt
 
 
@@ -404,6 +406,7 @@ def _end_quietly(number: int, frame: FrameType | None) -> NoReturn:
     """What `_interrupt` is to a worker, which would say more than the run that it belongs to."""
     del number, frame
     _ignore_signals()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     raise SystemExit(130)
 
 
@@ -445,10 +448,12 @@ def _end_workers() -> None:
             worker.join(_PATIENCE_SEC)
 
 
-def _say_interrupted(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    if not issubclass(kind, KeyboardInterrupt):
-        sys.__excepthook__(kind, error, trace)
-        return
+def _say_if_interrupted(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    say = _say_interrupted if issubclass(kind, KeyboardInterrupt) else sys.__excepthook__
+    say(kind, error, trace)
+
+
+def _say_interrupted(*_: Any) -> NoReturn:
     _end_workers()
     sys.stderr.write("interrupted: what was finished is kept; the same command goes on\n")
     sys.stderr.flush()

@@ -6,6 +6,7 @@ no document is nested so deeply that walking it could exhaust the stack.
 
 import re
 import tomllib
+from functools import lru_cache
 from tomllib import TOMLDecodeError
 from typing import Any
 
@@ -18,8 +19,13 @@ _LONG_KEY = re.compile(
 )
 
 
+@lru_cache(maxsize=1024)
 def loads(text: str) -> dict[str, Any]:
-    """The document of a text. Raises `TOMLDecodeError` for any that is none, or is too deep."""
+    """The document of a text. Raises `TOMLDecodeError` for any that is none, or is too deep.
+
+    The last ones are remembered, since a survey and a check both read each task's: the document
+    isn't to be changed.
+    """
     if found := _LONG_KEY.search(text):
         line = text.count("\n", 0, found.start()) + 1
         column = found.start() - text.rfind("\n", 0, found.start())

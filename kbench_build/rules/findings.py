@@ -53,15 +53,16 @@ class Check(Generic[_Facts]):
 def run_checks(checks: Iterable[Check[_Facts]], facts: _Facts, folder: str) -> Iterator[Finding]:
     """What all the checks find in the facts about one folder."""
     for check in checks:
-        yield from _bounded(check, facts, folder)
+        spots = list(islice(check.find(facts), MOST_SPOTS + 1))
+        if spots:
+            yield from _bounded(check, spots, folder)
 
 
-def _bounded(check: Check[_Facts], facts: _Facts, folder: str) -> Iterator[Finding]:
+def _bounded(check: Check[_Facts], spots: list[Spot], folder: str) -> Iterator[Finding]:
     """The first findings of a check, and one that says that there are more."""
-    spots = iter(check.find(facts))
-    for spot in islice(spots, MOST_SPOTS):
+    for spot in spots[:MOST_SPOTS]:
         yield _finding(check, spot, folder)
-    if rest := next(spots, None):
+    for rest in spots[MOST_SPOTS:]:
         message = f"has more of the kind: only the first {MOST_SPOTS} are listed"
         yield _finding(check, Spot(file=rest.file, message=message), folder)
 

@@ -94,12 +94,13 @@ class _Walk:
         for index, node in enumerate(script):
             last = index == len(script) - 1
             zero = always_zero(script[index - 1], self.options) if index else place.zero
-            here = replace(place, zero=zero if _asks(node) else "")
-            if not last:
-                silent = not self.options.errexit and not _asks(script[index + 1])
-                dropped = place.dropped or ("the next command" if silent else "")
-                here = replace(here, last=False, dropped=dropped)
-            yield from self._node(node, here)
+            zero = zero if _asks(node) else ""
+            dropped = place.dropped
+            if not last and not dropped and not self.options.errexit:
+                dropped = "" if _asks(script[index + 1]) else "the next command"
+            yield from self._node(
+                node, replace(place, zero=zero, last=place.last and last, dropped=dropped)
+            )
 
     def _node(self, node: Node, place: _Place) -> Iterator[Step]:
         if isinstance(node, Command):

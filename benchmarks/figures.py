@@ -57,7 +57,7 @@ def cold(ground: Ground, repeats: int) -> Iterator[Row]:
     parse = partial(measure, program("parse_json.py", "tasks"), ground.root)
     ours, theirs = interleaved(repeats, partial(_first_validation, ground), parse)
     what, to = "`doit validate`, first", "json.loads of the same files"
-    yield rows.ratio(what, ground.tasks, ours, theirs, to=to, limit=10.0)
+    yield rows.ratio(what, ground.tasks, ours, theirs, to=to, limit=4.0)
 
 
 def _first_validation(ground: Ground) -> Usage:

@@ -116,7 +116,7 @@ class ObjectStore:
             self.git("index-pack", "--threads=1", *options, "-o", str(made), str(mine))
         except ProcessError as error:
             mine.unlink()
-            damaged[name] = f"can't be read: {_last_line(error.stderr)}"
+            damaged[name] = f"can't be read: {last_line(error.stderr)}"
             return
         if "idx" not in kinds:
             damaged[name] = "has no .idx"
@@ -231,7 +231,8 @@ def _same(one: Path, other: Path) -> bool:
     return one.is_file() and one.read_bytes() == other.read_bytes()
 
 
-def _last_line(stderr: bytes) -> str:
+def last_line(stderr: bytes) -> str:
+    """The last thing that git said, in one line of bounded length."""
     lines = stderr.decode("utf-8", "replace").strip().splitlines()
     return lines[-1][:200] if lines else "no reason given"
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from kbench_build.errors import KbenchError
 from kbench_build.model import ChangedFile, Commit
-from kbench_build.rim.git import ObjectStore, refs_of
+from kbench_build.rim.git import ObjectStore, last_line, refs_of
 from kbench_build.rim.process import ProcessError, run
+from kbench_build.rim.upstream import objects_of
 
 # Each value ends in a zero byte, and the first of a commit begins with a byte of its own.
 _START = b"\x01"
@@ -51,9 +52,7 @@ class History:
         if found is None:
             known = ", ".join(sorted(_branches(self.refs))[:8]) or "none: the repository is empty"
             raise KbenchError(f"{branch or 'HEAD'}: no such branch; there is {known}")
-        return (
-            self._store.git("rev-parse", "--verify", f"{found}^{{commit}}").stdout.decode().strip()
-        )
+        return self._resolve(found)
 
     def commits(
         self, tip: str, *, since: int | None = None, until: int | None = None
@@ -65,7 +64,7 @@ class History:
         try:
             output = self._store.git("log", *_LOG, *options, tip, "--").stdout
         except ProcessError as error:
-            raise KbenchError(f"the history can't be read: {_last_line(error)}") from error
+            raise KbenchError(f"the history can't be read: {last_line(error.stderr)}") from error
         yield from _parse_log(output.split(b"\0"))
 
     def first_with(self, name: str, line: Sequence[Commit]) -> int:
@@ -123,7 +122,7 @@ class History:
             yield from self._compared(pairs, renames)
         except ProcessError as error:
             if len(pairs) == 1:
-                yield MissingObjectsError(f"the clone lacks objects: {_last_line(error)}")
+                yield MissingObjectsError(f"the clone lacks objects: {last_line(error.stderr)}")
                 return
             for pair in pairs:
                 yield from self._some([pair], renames)
@@ -220,17 +219,10 @@ def _seconds(text: str) -> int:
 
 
 def _git_folder(clone: Path) -> Path:
-    inside = clone / ".git"
-    if inside.is_file():
-        # A linked working tree names the folder of its own; the objects stand in the common one.
-        text = inside.read_text(encoding="utf-8", errors="replace").removeprefix("gitdir:").strip()
-        own = clone / text
-        common = _lines(own / "commondir")
-        return (own / common[0]).resolve() if common else own.resolve()
-    folder = inside if inside.is_dir() else clone
-    if not (folder / "objects").is_dir():
-        raise KbenchError(f"{clone}: is no git repository: name a local clone")
-    return folder.resolve()
+    try:
+        return objects_of(clone).parent.resolve()
+    except KbenchError as error:
+        raise KbenchError(f"{clone}: is no git repository: name a local clone") from error
 
 
 def _lines(path: Path) -> tuple[str, ...]:
@@ -249,8 +241,3 @@ def _branches(refs: dict[str, str]) -> Iterator[str]:
         for head in ("refs/heads/", "refs/remotes/origin/"):
             if name.startswith(head):
                 yield name.removeprefix(head)
-
-
-def _last_line(error: ProcessError) -> str:
-    lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1][:200] if lines else "no reason given"

@@ -218,6 +218,7 @@ def _recipes(root: Path, task: str, bases: tuple[Base, ...]) -> Mapping[str, str
     return {path: text for path, text in texts.items() if text is not None}
 
 
+@cache
 def _unasked(*, task: bool, base: bool) -> frozenset[str]:
     """The rules that aren't asked about a subject: a task, or else the dataset as a whole.
 
@@ -448,6 +449,7 @@ def _traits(root: Path, task: str) -> Traits:
     return traits_of(document, read_fix(root, task))
 
 
+@cache
 def rule_ids() -> frozenset[str]:
     """The ids of all rules."""
     from kbench_build.rules.catalogue import BASE_CHECKS, TASK_CHECKS  # noqa: PLC0415

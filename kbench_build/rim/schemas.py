@@ -13,7 +13,6 @@ import orjson
 
 from kbench_build.errors import KbenchError
 
-NAMES = ("task", "expected_tests", "verify", "inputs", "kbench")
 MOST_PROBLEMS = 20
 _PACKAGE = Path(__file__).parent.parent
 _MOST_CHARACTERS = 200

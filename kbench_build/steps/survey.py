@@ -12,7 +12,6 @@ from typing import Any
 from kbench_build import digest
 from kbench_build.errors import KbenchError
 from kbench_build.model import Base, FileEntry, Finding, TaskFacts, Upstream
-from kbench_build.rim.config import CONFIG
 from kbench_build.rim.dataset import BASES, TASKS, Dataset, open_dataset, read_fix, read_task_toml
 from kbench_build.rim.task_files import read_text
 from kbench_build.rim.tree import TreeIndex, listing, scan_tree
@@ -75,14 +74,6 @@ def survey(root: Path) -> Survey:
         listings={f"{TASKS}/{name}": value["files"] for name, value in seen.items()},
         traits={name: value["traits"] for name, value in seen.items()},
     )
-
-
-def config_digest(root: Path) -> str:
-    """Digest of `kbench.toml` (of nothing, where there is none)."""
-    try:
-        return digest.of_bytes((root / CONFIG).read_bytes())
-    except OSError:
-        return digest.of_bytes(b"")
 
 
 def _folder(index: TreeIndex, repo: str) -> BaseFolder:

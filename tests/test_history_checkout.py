@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 
 from kbench_build.rim.history import History
-from tests.test_merges import Upstream
+from tests.upstream_kit import Upstream, new_upstream
 
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Upstream:
-    root = tmp_path / "upstream"
-    root.mkdir()
-    repository = Upstream(root)
-    repository.git("init", "-q", "-b", "main")
+    repository = new_upstream(tmp_path)
+    root = repository.root
     repository.git("config", "core.autocrlf", "false")
     (root / ".gitattributes").write_text("*.bat eol=crlf\nhidden export-ignore\n", encoding="utf-8")
     (root / "run.sh").write_bytes(b"#!/bin/sh\n")

@@ -17,7 +17,7 @@ from kbench_build.rules.clone_origin import repository_of
 from kbench_build.rules.mine_filters import Filters
 from kbench_build.rules.path_kinds import Patterns
 from kbench_build.steps import mine as step
-from tests.test_merges import DAY, START, Upstream
+from tests.upstream_kit import DAY, START, Upstream, new_upstream
 
 FILTERS = Filters(patterns=Patterns(**read_preset("kotlin-gradle")))
 SOURCE, TEST = "src/main/kotlin/A.kt", "src/test/kotlin/ATest.kt"
@@ -25,10 +25,7 @@ SOURCE, TEST = "src/main/kotlin/A.kt", "src/test/kotlin/ATest.kt"
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Upstream:
-    root = tmp_path / "upstream"
-    root.mkdir()
-    repository = Upstream(root)
-    repository.git("init", "-q", "-b", "main")
+    repository = new_upstream(tmp_path)
     repository.git("remote", "add", "origin", "https://forge.example.org/acme/text.git")
     repository.commit("README.md", "Begin")
     return repository

@@ -11,7 +11,7 @@ from kbench_build.rim.history import History
 from kbench_build.rim.presets import preset_names, read_preset
 from kbench_build.rules.patch_split import Split, split_patch
 from kbench_build.rules.path_kinds import Kind, Patterns
-from tests.test_merges import Upstream
+from tests.upstream_kit import Upstream, new_upstream
 
 
 def preset(name: str) -> Patterns:
@@ -24,10 +24,7 @@ SOURCE, TEST = "src/main/kotlin", "src/test/kotlin"
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Upstream:
-    root = tmp_path / "upstream"
-    root.mkdir()
-    repository = Upstream(root)
-    repository.git("init", "-q", "-b", "main")
+    repository = new_upstream(tmp_path)
     repository.git("config", "core.autocrlf", "false")
     return repository
 

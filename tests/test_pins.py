@@ -8,15 +8,12 @@ from kbench_build.errors import KbenchError
 from kbench_build.model import Commit
 from kbench_build.rim.history import History
 from kbench_build.rules.pins import Pin, pin, pinned
-from tests.test_merges import Upstream
+from tests.upstream_kit import Upstream, new_upstream
 
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Upstream:
-    root = tmp_path / "upstream"
-    root.mkdir()
-    repository = Upstream(root)
-    repository.git("init", "-q", "-b", "main")
+    repository = new_upstream(tmp_path)
     for number in range(6):
         repository.commit("a", f"Step {number}")
         if number in (2, 4):

@@ -1,9 +1,10 @@
 """`kbench affected`: which subtasks a change in a real repository touches."""
 
 import json
-import os
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -403,10 +404,16 @@ def test_links_that_lead_out_are_never_written_through(
 
 def test_the_command_of_the_documentation(root: Path) -> None:
     tell(root, TWO)
+    python = shlex.quote(sys.executable)
     main = "import sys; from kbench_build.cli import main; main()"
-    command = f"python -c '{main}' affected --base start | xargs -r python -m doit"
-    env = environment(PATH=os.environ["PATH"])
+    command = f"{python} -c '{main}' affected --base start | xargs -r {python} -m doit"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=root, env=env, capture_output=True, text=True, check=True
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=root,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert counts(done.stdout) == {"done": 1}
+    assert done.returncode == 0, done.stderr
+    assert counts(done.stdout) == {"done": 1}, done.stderr

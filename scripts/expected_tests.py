@@ -15,10 +15,8 @@ The image must be built (`doit build_images:TASK`) and `tests/verify.json` fille
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kbench_build import runtime
 from kbench_build.errors import KbenchError
@@ -28,14 +26,18 @@ from kbench_build.rim.dataset import read_task_toml
 from kbench_build.rim.engines import connect, tars
 from kbench_build.rim.store import write_whole
 from kbench_build.rules.limits import limits
+from kbench_build.rules.trials import (
+    LISTS,
+    STATES,
+    Statuses,
+    complaints,
+    disagreeing,
+    expected,
+    unhidden,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = "/logs/verifier"
-STATES = ("base", "tests", "fix")
-# before the fix → the list of a test that passes after it
-LISTS = {"failed": "f2p_tests", "passed": "p2p_tests", "skipped": "s2p_tests", None: "n2p_tests"}
-
-Statuses = Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +61,6 @@ def tests_of(task: Task, state: str) -> dict[str, bytes]:
     if state == "base":
         files["verify.json"] = json.dumps(unhidden(json.loads(files["verify.json"]))).encode()
     return files
-
-
-def unhidden(verify: dict[str, Any]) -> dict[str, Any]:
-    """verify.json without a hidden patch: the files that it touches are protected ones then."""
-    held = {path: sides["base"] for path, sides in verify["hidden"].items() if sides["base"]}
-    protected = verify.get("protected", {"globs": [], "files": {}})
-    files = {**protected["files"], **held}
-    return {**verify, "hidden": {}, "protected": {**protected, "files": files}}
 
 
 def job(task: Task, state: str) -> Job:
@@ -110,36 +104,10 @@ def run(task: Task, state: str) -> Statuses:
 def agreed(task: Task, state: str, repeats: int) -> Statuses:
     """The statuses that all repeats of one state have. Raises `KbenchError` naming flaky tests."""
     runs = [run(task, state) for _ in range(repeats)]
-    ids = {i for statuses in runs for i in statuses}
-    flaky = sorted(i for i in ids if len({statuses.get(i) for statuses in runs}) > 1)
+    flaky = disagreeing(runs)
     if flaky:
         raise KbenchError(f"{task.id}: {state}: repeats differ: {', '.join(flaky)}")
     return runs[0]
-
-
-def result_of(statuses: Statuses) -> dict[str, list[str]]:
-    """One run as the file has it."""
-    return {
-        f"{status}_tests": sorted(i for i, found in statuses.items() if found == status)
-        for status in ("passed", "failed", "skipped")
-    }
-
-
-def expected(base: Statuses, tests: Statuses, fix: Statuses) -> dict[str, Any]:
-    """The file's value."""
-    before = {**base, **tests}  # a module whose hidden tests don't compile ran only at the base
-    lists: dict[str, list[str]] = {name: [] for name in LISTS.values()}
-    for test in sorted(i for i, status in fix.items() if status == "passed"):
-        lists[LISTS[before.get(test)]].append(test)
-    return {**lists, "run_result": result_of(base), "test_patch_result": result_of(tests)}
-
-
-def complaints(base: Statuses, tests: Statuses, fix: Statuses) -> Iterator[str]:
-    """What is suspicious in the runs: tests that the fix doesn't make pass, or that it loses."""
-    yield from (f"{i}: failed with the fix" for i, s in sorted(fix.items()) if s == "failed")
-    before = {**base, **tests}
-    lost = sorted(i for i, s in before.items() if s == "passed" and i not in fix)
-    yield from (f"{i}: passed before the fix, isn't run after it" for i in lost)
 
 
 def work(task: Task, *, repeats: int, check: bool) -> bool:

@@ -313,6 +313,21 @@ class StoredImage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeptLayer:
+    """What is kept on disk of one layer that was searched; `name` is its diff id.
+
+    `files` are the names of the files that keep it, `size` their bytes on disk, `written` when the
+    newest was, in seconds since 1970. `name` is empty for files that nothing reads any more: those
+    of an earlier version, and those that a killed run left half written.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    size: int
+    written: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class GitTrace:
     """Something of git among an image layer's files.
 

@@ -270,6 +270,45 @@ def test_a_container_an_image_made_from_ours_and_another_name_hold_theirs(
     assert held() == []
 
 
+def kept(root: Path) -> set[str]:
+    """The layers of which the search's results are kept."""
+    found = (path.name.partition(".")[0] for path in (root / ".kbench/layers").glob("*.zst"))
+    return {f"sha256:{digits}" for digits in found}
+
+
+@pytest.mark.engine
+def test_what_seal_keeps_of_layers_goes_with_the_last_image_that_has_them(root: Path) -> None:
+    task = f"{NAMESPACE}/task:acme__tool-1"
+    # Of one base, and the tasks on it alike: what is removed is this task's own layer.
+    write(root / "tasks/acme__tool-1/environment/mine.txt", "mine\n")
+    recipe = root / "tasks/acme__tool-1/environment/Dockerfile"
+    recipe.write_text(recipe.read_text() + "COPY mine.txt /mine.txt\n")
+    doit(root, "build_images", "seal", code=None)
+    layers = [*engine_box.engine.layers(task)]
+    before = kept(root)
+    assert {*layers} <= before
+    assert (
+        "what was kept of 0 layers would go"
+        in kbench(root, "clean", "--layers", "--dry-run").stdout
+    )
+
+    # Not yet removed, but asked for in the same call.
+    both = ("clean", "--images", "--layers", "--format", "json")
+    would = json.loads(kbench(root, *both, "--dry-run").stdout)
+    assert {each["layer"] for each in would["layers"]["going"]} >= {layers[-1]}
+    assert kept(root) == before
+
+    engine_box.engine._api.client.remove_image(task)
+    clean = ("clean", "--layers")
+    assert "what was kept of 1 layer would go" in kbench(root, *clean, "--dry-run").stdout
+    assert "nobody can be asked" in kbench(root, *clean, code=2).stderr
+    assert kept(root) == before
+    assert "what was kept of 1 layer removed" in kbench(root, *clean, "--yes").stdout
+    assert kept(root) == before - {layers[-1]}
+    doit(root, "seal", code=None)
+    assert kept(root) == before
+
+
 @pytest.mark.engine
 def test_a_run_that_works_on_the_dataset_is_left_alone(unbuilt: Path) -> None:
     with dataset_lock(unbuilt):

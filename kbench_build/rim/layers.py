@@ -11,10 +11,11 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
@@ -22,7 +23,7 @@ from typing import IO, Any, Protocol, cast
 import zstandard
 
 from kbench_build.errors import EngineError, KbenchError
-from kbench_build.model import GitTrace, LayerFound, LayerHit, LeftOut
+from kbench_build.model import GitTrace, KeptLayer, LayerFound, LayerHit, LeftOut
 from kbench_build.rim import streams
 from kbench_build.rim.engines.tars import Reader
 from kbench_build.rim.layer_scan import LayerContents, scan_layer
@@ -37,6 +38,8 @@ _AT_ONCE = 24
 _PIECE = 1 << 20
 _DIGEST_BYTES = 16
 _MOST_HITS = 5_000
+# A file here, or the temporary one that it is written as.
+_KEPT = re.compile(r"(\.?)([0-9a-f]{64})\.v(\d+)\.(?:contents|[0-9a-f]{1,32}\.hits)\.zst(\..*)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +207,26 @@ class LayerStore:
                     yield digest, places[at // _DIGEST_BYTES].decode("utf-8", "surrogateescape")
                 at = known.find(digest, at + 1)
 
+    def kept(self) -> list[KeptLayer]:
+        """What is kept, by layer; files with other names than we give aren't looked at."""
+        found: dict[str, list[os.DirEntry[str]]] = {}
+        with suppress(FileNotFoundError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                name = _KEPT.fullmatch(entry.name)
+                if name and entry.is_file(follow_symlinks=False):
+                    whole = not name[1] and not name[4] and int(name[3]) == SCAN_VERSION
+                    found.setdefault(f"sha256:{name[2]}" if whole else "", []).append(entry)
+        return [_kept(layer, files) for layer, files in sorted(found.items())]
+
+    def forget(self, kept: KeptLayer) -> None:
+        """Remove what is kept of a layer. Raises `KbenchError` where the disk doesn't let us."""
+        for name in kept.files:
+            try:
+                (self.folder / name).unlink(missing_ok=True)
+            except OSError as error:
+                message = f"{self.folder / name}: can't be removed: {error.strerror}"
+                raise KbenchError(message) from error
+
     def _read(self, layer: str) -> tuple[dict[str, Any], bytes]:
         try:
             whole = zstandard.decompress(self._contents(layer).read_bytes())
@@ -220,6 +243,16 @@ class LayerStore:
 
     def _hits(self, layer: str, texts: str) -> Path:
         return self.folder / f"{_name(layer)}.{texts[:32]}.hits.zst"
+
+
+def _kept(layer: str, files: Sequence[os.DirEntry[str]]) -> KeptLayer:
+    about = [file.stat(follow_symlinks=False) for file in files]
+    return KeptLayer(
+        name=layer,
+        files=tuple(sorted(file.name for file in files)),
+        size=sum(each.st_blocks * 512 for each in about),
+        written=max(each.st_mtime for each in about),
+    )
 
 
 def saved_layers(

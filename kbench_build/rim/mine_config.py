@@ -7,6 +7,7 @@ from typing import Any
 
 from kbench_build.errors import KbenchError
 from kbench_build.rim.config import CONFIG
+from kbench_build.rim.mine_environments import Environment, read_environments
 from kbench_build.rim.presets import read_preset
 from kbench_build.rim.toml import read_toml
 
@@ -31,6 +32,7 @@ class MineConfig:
     fewest_lines: int = 3
     most_lines: int = 1_500
     most_files: int = 1_000
+    environments: tuple[Environment, ...] = ()
 
 
 def load_mine_config(root: Path, preset: str = "") -> MineConfig:
@@ -41,7 +43,7 @@ def load_mine_config(root: Path, preset: str = "") -> MineConfig:
         table = {}
     if not isinstance(table, Mapping):
         raise _wrong("", "must be a table")
-    known = {"preset", *_KINDS, *_LISTS, *_NUMBERS}
+    known = {"preset", "environment", *_KINDS, *_LISTS, *_NUMBERS}
     for key in table:
         if key not in known:
             raise _wrong(key, f"is no key here; known are {', '.join(sorted(known))}")
@@ -56,6 +58,7 @@ def load_mine_config(root: Path, preset: str = "") -> MineConfig:
         fewest_lines=_number(table, "fewest_lines", MineConfig.fewest_lines),
         most_lines=_number(table, "most_lines", MineConfig.most_lines),
         most_files=_number(table, "most_files", MineConfig.most_files),
+        environments=read_environments(table.get("environment", []), name),
     )
 
 

@@ -8,6 +8,7 @@ from kbench_build.errors import KbenchError
 
 _FOLDER = "presets"
 _ENDING = ".toml"
+_RUNNABLE = "runnable"
 
 
 def preset_names() -> tuple[str, ...]:
@@ -18,6 +19,15 @@ def preset_names() -> tuple[str, ...]:
 
 def read_preset(name: str) -> Mapping[str, tuple[str, ...]]:
     """The patterns of a preset, by kind. Raises `KbenchError` for one that there isn't."""
+    return {kind: found for kind, found in _document(name).items() if kind != _RUNNABLE}
+
+
+def runnable(name: str) -> tuple[str, ...]:
+    """A preset's patterns of the test files that a test command can be given."""
+    return _document(name)[_RUNNABLE]
+
+
+def _document(name: str) -> Mapping[str, tuple[str, ...]]:
     if name not in preset_names():
         raise KbenchError(f"{name}: no such preset; there are {', '.join(preset_names())}")
     file = resources.files("kbench_build").joinpath(_FOLDER, f"{name}{_ENDING}")

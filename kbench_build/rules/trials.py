@@ -6,11 +6,13 @@ a task. Nothing that ran is an outcome of its own: it says something about the e
 about the tests. Leaves running anything to others, and what a status is to the verifier.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kbench_build.rules.findings import printable
 from kbench_build.rules.statuses import NONE, unsteady
+from kbench_build.rules.yields import Tried
 
 State = Literal["base", "tests", "fix"]
 STATES: tuple[State, ...] = ("base", "tests", "fix")
@@ -40,6 +42,14 @@ OUTCOMES: Mapping[TrialOutcome, str] = {
 # before the fix → the list of a test that passes after it
 LISTS = {"failed": "f2p_tests", "passed": "p2p_tests", "skipped": "s2p_tests", None: "n2p_tests"}
 _VERSION = 1
+_MOST_NAMED = 3
+_LONGEST = 400
+_LONGEST_ID = 4_000
+_RERUN = "failed, then passed"
+# What says nothing of the environment: it wasn't run there, or will be again.
+_NOT_TRIED = ("no-environment", "error")
+# Go's word for a package whose tests don't compile.
+_PACKAGE = ".TestMain"
 
 Statuses = Mapping[str, str]
 
@@ -64,6 +74,133 @@ class Trial:
     seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     expected: Mapping[str, Any] | None = None
     unsteady: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateRun:
+    """One run of one state. `why` is what the verifier had to say, in one line.
+
+    `stopped` is the outcome of a run that gave no statuses that count. `reran` are tests that the
+    run itself repeated until they passed; `tests_changed` says that it changed its own test files.
+    """
+
+    statuses: Statuses = field(default_factory=dict)
+    seconds: float = 0.0
+    stopped: TrialOutcome | None = None
+    why: str = ""
+    reran: tuple[str, ...] = ()
+    tests_changed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What the runs of a candidate show together; the fields are those of `Trial`."""
+
+    outcome: TrialOutcome
+    reason: str
+    expected: Mapping[str, Any] | None = None
+    unsteady: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def judge(
+    runs: Mapping[State, Sequence[StateRun]], *, files: Sequence[str], ran_before: bool
+) -> Judgement:
+    """What became of a candidate, from at least one run of each state.
+
+    `files` are the change's test files; `ran_before`: there were some at the base, so that
+    something must have run there. An empty sequence is a state in which there was nothing to run.
+    """
+    seen = [(state, run) for state in STATES for run in runs[state]]
+    stopped = next(((state, run) for state, run in seen if run.stopped), None)
+    if stopped:
+        state, run = stopped
+        return Judgement(outcome=run.stopped or "error", reason=_line(f"{state}: {run.why}"))
+    found = _disagreement(runs) or _not_run(runs, files, ran_before)
+    return found or _compared(*(runs[state][0] if runs[state] else StateRun() for state in STATES))
+
+
+def _disagreement(runs: Mapping[State, Sequence[StateRun]]) -> Judgement | None:
+    for state in STATES:
+        differ = disagreeing([run.statuses for run in runs[state]])
+        differ |= {test: (_RERUN,) for run in runs[state] for test in run.reran}
+        if differ:
+            reason = _line(f"{state}: {_named(differ)}")
+            return Judgement(outcome="unsteady", reason=reason, unsteady=differ)
+    return None
+
+
+def _not_run(
+    runs: Mapping[State, Sequence[StateRun]], files: Sequence[str], ran_before: bool
+) -> Judgement | None:
+    states: tuple[State, ...] = ("base", "fix") if ran_before else ("fix",)
+    for state in states:
+        first = runs[state][0]
+        if not ran(first.statuses, files):
+            loaded = f"can't be loaded: {_named(first.statuses)}" if first.statuses else ""
+            why = loaded or first.why or "the reports hold no test"
+            return Judgement(outcome="nothing-ran", reason=_line(f"{state}: {why}"))
+    return None
+
+
+def _compared(base: StateRun, tests: StateRun, fix: StateRun) -> Judgement:
+    failed = sorted(test for test, status in fix.statuses.items() if status == "failed")
+    if failed or fix.tests_changed:
+        why = f"failed with the fix: {_named(failed)}" if failed else fix.why
+        return Judgement(outcome="fails-after", reason=_line(why))
+    value = expected(base.statuses, tests.statuses, fix.statuses)
+    numbers = {name.removesuffix("_tests"): len(value[name]) for name in LISTS.values()}
+    said = ", ".join(f"{number} {kind}" for kind, number in numbers.items() if number)
+    if not value["f2p_tests"] and not value["n2p_tests"]:
+        return Judgement(outcome="no-signal", reason=said or "no test passes with the fix")
+    return Judgement(outcome="valid", reason=said, expected=value)
+
+
+def ran(statuses: Statuses, files: Sequence[str]) -> bool:
+    """Whether any test ran: one that failed and is called like a test file couldn't be loaded."""
+    marks = {mark for file in files for mark in _marks(file)}
+    return any(s != "failed" or not _is_load_failure(i, marks) for i, s in statuses.items())
+
+
+def _is_load_failure(test: str, marks: set[str]) -> bool:
+    """Whether an id is a file's, as runners report one that they can't load.
+
+    `tests.test_a` (pytest), `src/a.test.ts.src/a.test.ts` (vitest), `… failed to run./a.test.js`
+    (jest), `unittest.loader._FailedTest.tests.test_a`, `pkg.TestMain` (Go).
+    """
+    if len(test) > _LONGEST_ID:
+        return False
+    ends = (test[at + 1 :] for at, letter in enumerate(test) if letter in "./ ")
+    return test.endswith(_PACKAGE) or test in marks or any(end in marks for end in ends)
+
+
+def _marks(file: str) -> Iterator[str]:
+    """What a runner that was started somewhere above a file may call it."""
+    parts = file.split("/")
+    for start in range(len(parts)):
+        path = "/".join(parts[start:])
+        yield path
+        stem = path.rpartition(".")[0]
+        # One name alone may as well be a test's.
+        if len(parts) - start > 1 or len(parts) == 1:
+            yield stem.replace("/", ".")
+
+
+def tried(trials: Iterable[Trial]) -> Iterator[Tried]:
+    """The trials that count for the yield of an environment."""
+    for trial in trials:
+        if trial.outcome not in _NOT_TRIED:
+            word: Any = trial.outcome if trial.outcome in ("valid", "nothing-ran") else "invalid"
+            yield Tried(environment=trial.environment, merged=trial.merged, trial=word)
+
+
+def _named(tests: Iterable[str]) -> str:
+    names = sorted(tests)
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(name[:120] for name in names[:_MOST_NAMED]) + more
+
+
+def _line(text: str) -> str:
+    return printable(" ".join(text.split()))[:_LONGEST]
 
 
 def result_of(statuses: Statuses) -> dict[str, list[str]]:

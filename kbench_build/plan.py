@@ -343,14 +343,19 @@ class Plan:
         )
 
     def _validate(self, subject: str) -> Report:
+        from kbench_build.rim.upstream import Holder  # noqa: PLC0415
         from kbench_build.steps import validate  # noqa: PLC0415
 
+        holder = None
+        if subject != DATASET:
+            nowhere = Holder(commit=self.survey.tasks[subject].checked_out)
+            holder = self.holder(subject) or nowhere
         return validate.validate(
             subject,
             dataset=self.survey.dataset,
             bases=self.survey.bases,
             inputs=self._validate_inputs(subject),
-            holder=None if subject == DATASET else self.holder(subject),
+            holder=holder,
             traits=self.survey.traits,
         )
 

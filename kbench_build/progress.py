@@ -4,9 +4,10 @@ On a terminal the running subtasks and a bar stand below the lines; elsewhere (C
 plain lines are written. `NO_COLOR` is honoured. Up-to-date subtasks are counted, not listed.
 """
 
+import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 FAILED, UNUSABLE = 1, 2  # exit codes
@@ -34,7 +35,7 @@ class Progress:
         self._counts = {"done": 0, "up to date": 0, "ignored": 0, "failed": 0, "not run": 0}
         self._failures: set[int] = set()
         self._aborted: list[str] = []
-        self._screen: _Screen | None = None
+        self._screen: _Lines | None = None
         self._total = 0
 
     def initialize(self, tasks: Mapping[str, Any], selected: list[str]) -> None:
@@ -114,14 +115,45 @@ class Progress:
         seconds = now - self._since.pop(task.name, now)
         self._show().stop(task.name, mark, text, seconds)
 
-    def _show(self) -> "_Screen":
+    def _show(self) -> "_Lines":
         if self._screen is None:
-            self._screen = _Screen(self._out, self._total, self._counts["up to date"])
+            colourful = self._out.isatty() or os.environ.get("FORCE_COLOR")
+            made = _Screen if colourful else _Lines
+            self._screen = made(self._out, self._total, self._counts["up to date"])
         return self._screen
 
 
-class _Screen:
-    """The lines and the bar. Made when the first task runs: an idle run never imports rich."""
+class _Lines:
+    """Plain lines, for CI and files: rich isn't even imported."""
+
+    def __init__(self, out: TextIO, total: int, completed: int) -> None:
+        del total, completed
+        self._out = out
+
+    def start(self, name: str) -> None:
+        """A subtask starts."""
+
+    def stop(self, name: str, mark: str, text: str, seconds: float) -> None:
+        self._write("".join(part for part, _ in _parts(mark, name, text, seconds)))
+
+    def advance(self) -> None:
+        """One more is up to date."""
+
+    def detail(self, line: str) -> None:
+        from kbench_build.rules.findings import escaped  # noqa: PLC0415
+
+        self._write(f"         {escaped(line)}")
+
+    def _write(self, line: str) -> None:
+        self._out.write(f"{line}\n")
+        self._out.flush()
+
+    def close(self) -> None:
+        """No more lines come."""
+
+
+class _Screen(_Lines):
+    """The lines in colour, with what runs and a bar below them."""
 
     def __init__(self, out: TextIO, total: int, completed: int) -> None:
         from rich.console import Console  # noqa: PLC0415
@@ -133,6 +165,7 @@ class _Screen:
             TimeElapsedColumn,
         )
 
+        super().__init__(out, total, completed)
         self._console = Console(file=out, highlight=False, soft_wrap=True)
         self._progress = Progress(
             BarColumn(bar_width=30),
@@ -141,7 +174,7 @@ class _Screen:
             TextColumn("{task.description}", markup=False),
             console=self._console,
             transient=True,
-            disable=not self._console.is_terminal,
+            disable=not out.isatty(),
         )
         self._running: list[str] = []
         self._bar = self._progress.add_task("", total=total, completed=completed)
@@ -152,34 +185,35 @@ class _Screen:
         self._progress.update(self._bar, description=" ".join(self._running))
 
     def stop(self, name: str, mark: str, text: str, seconds: float) -> None:
+        from rich.text import Text  # noqa: PLC0415
+
         if name in self._running:
             self._running.remove(name)
         description = " ".join(self._running)
         self._progress.update(self._bar, advance=1, description=description)
-        self._console.print(_styled(mark, name, text, seconds))
+        self._console.print(Text.assemble(*_parts(mark, name, text, seconds)))
 
     def advance(self) -> None:
         self._progress.advance(self._bar)
 
-    def detail(self, line: str) -> None:
-        self._console.print(f"         {line}", markup=False)
+    def _write(self, line: str) -> None:
+        self._console.print(line, markup=False, emoji=False)
 
     def close(self) -> None:
         self._progress.stop()
 
 
-def _styled(mark: str, name: str, text: str, seconds: float) -> Any:
-    from rich.text import Text  # noqa: PLC0415
-
-    from kbench_build.rules.findings import printable  # noqa: PLC0415
+def _parts(mark: str, name: str, text: str, seconds: float) -> Sequence[tuple[str, str]]:
+    """The pieces of a line, each with its style."""
+    from kbench_build.rules.findings import escaped, printable  # noqa: PLC0415
 
     step, subject = (printable(part) for part in _split(name))
     colour = {"ok": "green", "failed": "red", "error": "red bold"}[mark]
-    return Text.assemble(
+    return (
         (f"{mark:<8}", colour),
         (f"{step:<13}", "bold"),
-        f"{subject:<24}  " if subject else "",
-        (f"{text}  ", "" if mark == "ok" else colour),
+        (f"{subject:<24}  " if subject else "", ""),
+        (f"{escaped(text)}  ", "" if mark == "ok" else colour),
         (_duration(seconds), "dim"),
     )
 

@@ -1,6 +1,7 @@
 """The graph as doit's users know it, without an engine."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -51,6 +52,26 @@ def test_wildcards_choose_tasks(root: Path) -> None:
         "acme__tool-1",
         "acme__tool-3",
     ]
+
+
+def test_colours_are_for_terminals(root: Path) -> None:
+    plain = doit(root, "validate", NO_COLOR="").stdout
+    shutil.rmtree(root / ".kbench")
+    coloured = doit(root, "validate", NO_COLOR="", FORCE_COLOR="1").stdout
+    shutil.rmtree(root / ".kbench")
+    without = doit(root, "validate", FORCE_COLOR="1").stdout
+    assert "\x1b" not in plain
+    assert "\x1b[32mok" in coloured
+    assert "\x1b[32m" not in without
+    said = [re.sub(r"\x1b\[[\d;]*m|[\d.]+ s", "", text).split() for text in (plain, coloured)]
+    assert said[0] == said[1]
+
+
+def test_what_a_task_says_moves_no_cursor(root: Path) -> None:
+    shutil.move(root / "tasks" / "acme__tool-1", root / "tasks" / "acme__tool-1\x1b[2J")
+    done = doit(root, "validate", code=None, NO_COLOR="")
+    assert "\x1b" not in done.stdout
+    assert "acme__tool-1\\x1b[2J" in done.stdout
 
 
 def test_processes_share_the_work(root: Path) -> None:

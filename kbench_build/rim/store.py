@@ -30,17 +30,27 @@ def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
     """
     temporary = ""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+        handle, temporary = _temporary(path)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             os.fchmod(handle, mode)
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise KbenchError(f"{path}: can't be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            Path(temporary).unlink()
+        os.replace(temporary, path)  # noqa: PTH105 - called for each of thousands of reports
+    except BaseException as error:
+        if temporary:
+            with suppress(OSError):
+                Path(temporary).unlink()
+        if isinstance(error, OSError):
+            raise KbenchError(f"{path}: can't be written: {error.strerror or error}") from error
+        raise
+
+
+def _temporary(path: Path) -> tuple[int, str]:
+    """A new file beside the path, open for writing; the folders above come to be."""
+    folder, prefix = os.fspath(path.parent), f".{path.name[:100]}."
+    with suppress(FileNotFoundError):
+        return tempfile.mkstemp(dir=folder, prefix=prefix)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return tempfile.mkstemp(dir=folder, prefix=prefix)
 
 
 @dataclass(frozen=True, kw_only=True)

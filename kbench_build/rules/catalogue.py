@@ -23,7 +23,6 @@ from kbench_build.rules import (
 )
 from kbench_build.rules.content import DOCKERFILE, Content
 from kbench_build.rules.findings import Check, run_checks
-from kbench_build.rules.origin import origin_of
 from kbench_build.rules.recipes import base_commit
 from kbench_build.rules.task_toml import table
 
@@ -69,7 +68,7 @@ def not_checked(task: Content) -> tuple[str, ...]:
             base_commit(task.config) is None
         ),
         "no number of a change: whether the instruction links to it isn't known": (
-            origin_of(task).change is None
+            task.origin.change is None
         ),
         "no hidden tests to read: whether the instruction says all they need isn't known": (
             not task.hidden_lines

@@ -29,6 +29,7 @@ from kbench_build.rules.names import (
     used_in,
     words_of,
 )
+from kbench_build.rules.origin import Origin, origin_of
 from kbench_build.rules.parsing import Flaw, parse_json, parse_toml
 from kbench_build.rules.patches import Patch, parse_patch
 from kbench_build.rules.shell import Script, parse_shell
@@ -138,6 +139,11 @@ class Content:
         return expected_of(self.expected_json)
 
     @cached_property
+    def origin(self) -> Origin:
+        """Where the task comes from."""
+        return origin_of(self.id, self.config)
+
+    @cached_property
     def fix(self) -> Patch | None:
         """The gold patch, None where it wasn't read."""
         return self.patch(FIX)
@@ -208,8 +214,7 @@ class Content:
     def graded(self) -> tuple[Line, ...]:
         """The commands of `tests/test.sh` and of the scripts beside it that it calls."""
         text = self.data.get(TEST, b"").decode("utf-8", "replace")
-        beside = self._scripts("tests/")
-        return script_lines(TEST, text, beside) if beside else _lines_of_alone(text)
+        return _lines_of(text, tuple(self._scripts("tests/").items()))
 
     @cached_property
     def test_script(self) -> Script:
@@ -253,9 +258,9 @@ class Content:
 
 
 @lru_cache(maxsize=8)
-def _lines_of_alone(text: str) -> tuple[Line, ...]:
-    """The commands of a `test.sh` that stands alone, as the shipped one does in every task."""
-    return script_lines(TEST, text, {})
+def _lines_of(text: str, beside: tuple[tuple[str, tuple[str, str]], ...]) -> tuple[Line, ...]:
+    """The commands of a `test.sh` and the scripts beside it, which many tasks have in common."""
+    return script_lines(TEST, text, dict(beside))
 
 
 def form_of(files: Mapping[str, FolderEntry], data: Mapping[str, bytes], around: Around) -> Form:

@@ -26,9 +26,11 @@ class Expected:
     @cached_property
     def text(self) -> str:
         """Every id that stands anywhere in the file, a line each: one search asks them all."""
-        everywhere = (*self.sets.values(), *(s for r in self.before.values() for s in r.values()))
+        everywhere = [(self.sets[name], ids) for name, ids in self.lists.items()]
+        for name, result in self.results.items():
+            everywhere += [(self.before[name][status], ids) for status, ids in result.items()]
         # Equal lists share one set (see `_Sets`): each is written once.
-        return "\n".join(chain.from_iterable({id(ids): ids for ids in everywhere}.values()))
+        return "\n".join(chain.from_iterable({id(ids): each for ids, each in everywhere}.values()))
 
 
 def expected_of(value: Mapping[str, Any]) -> Expected:

@@ -96,7 +96,12 @@ def _finding(check: Check[_Facts], spot: Spot, folder: str) -> Finding:
 def printable(text: str) -> str:
     """The text on one line of bounded length: control and odd characters become escapes."""
     cut = text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
-    return cut if cut.isascii() and cut.isprintable() else "".join(map(_shown, cut))
+    return escaped(cut)
+
+
+def escaped(text: str) -> str:
+    """The text with control and odd characters, line ends too, as escapes."""
+    return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
 
 
 def _shown(character: str) -> str:

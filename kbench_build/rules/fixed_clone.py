@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from kbench_build.rules.build_lines import Line
 from kbench_build.rules.content import Content
 from kbench_build.rules.findings import Check, Spot
-from kbench_build.rules.origin import Origin, origin_of
+from kbench_build.rules.origin import Origin
 from kbench_build.rules.recipes import reversed_fixes
 
 _PULL = re.compile(r"(?:^|[/:+])(?:pull|merge-requests|pull-requests)/(\d+)(?:[/:].*)?")
@@ -18,7 +18,7 @@ _COMMIT = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{40}|[0-9a-f]{64})(?![0-9A-Za-
 
 
 def _fixed_clone(task: Content) -> Iterator[Spot]:
-    origin = origin_of(task)
+    origin = task.origin
     lines = [line for line in task.built if line.name == "git"]
     taken_back = any(map(_COMMIT.search, _words(lines))) and bool(reversed_fixes(task))
     seen: set[str] = set()

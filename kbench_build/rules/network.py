@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from kbench_build.rules.content import TASK, Content
 from kbench_build.rules.findings import Check, Spot
-from kbench_build.rules.origin import issue_urls, origin_of, source_of
+from kbench_build.rules.origin import issue_urls, source_of
 
 # Hosts that serve what a forge holds, under other names than its own.
 _BEHIND: Mapping[str, tuple[str, ...]] = {
@@ -42,7 +42,7 @@ _SHORTEST = 4
 
 
 def _own_fix(task: Content) -> Iterator[Spot]:
-    origin = origin_of(task)
+    origin = task.origin
     forges = tuple(_forges(task))
     for where, host in _allowed(task.config or {}):
         name = host.strip().lower().rstrip(".")

@@ -19,6 +19,7 @@ from kbench_build.rules.patches import FilePatch
 _MOST_TRIED = 16 << 20
 _MOST_BINARY = 256 << 20
 _BINARY_PART = re.compile(rb"^(literal|delta) (\d{1,18})\n(.*)$", re.MULTILINE)
+_BINARY = b"GIT binary patch"
 _MOST_NAMES = 400
 _SOURCE = re.compile(r".*\.(?:kts?|java|groovy|scala|[cm]?[jt]sx?|py|go|rs|rb|cs|swift|dart|php)")
 _TESTED = re.compile(r".*\.(?:kt|java|groovy)")
@@ -66,7 +67,8 @@ def _is_bounded(data: bytes) -> bool:
 
 def unpacked(patch: bytes) -> int:
     """The bytes that the binary parts of a patch make at most, by what they say of themselves."""
-    return sum(_unpacked(m[1], int(m[2]), m[3]) for m in _BINARY_PART.finditer(patch))
+    parts = _BINARY_PART.finditer(patch) if _BINARY in patch else ()
+    return sum(_unpacked(m[1], int(m[2]), m[3]) for m in parts)
 
 
 def _unpacked(kind: bytes, size: int, first_line: bytes) -> int:

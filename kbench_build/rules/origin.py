@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kbench_build.rules.content import Content
-
 _ID = re.compile(r"(?P<owner>.+?)(?:__|_)(?P<name>.+)-(?P<number>\d+)")
 _ISSUE = re.compile(r"/issues/(\d+)(?:[/?#].*)?$")
 _KEY = re.compile(r"/([A-Z][A-Z0-9]+)-(\d+)(?:[/?#].*)?$")
@@ -47,10 +45,10 @@ def source_of(config: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return source if isinstance(source, Mapping) else {}
 
 
-def origin_of(task: Content) -> Origin:
-    """What is known of a task's origin."""
-    source = source_of(task.config)
-    by_id = _ID.fullmatch(task.id)
+def origin_of(task: str, config: Mapping[str, Any] | None) -> Origin:
+    """What is known of a task's origin, by its id and its `task.toml`."""
+    source = source_of(config)
+    by_id = _ID.fullmatch(task)
     owner, name = (by_id["owner"], by_id["name"]) if by_id else ("", "")
     urls = tuple(dict.fromkeys(issue_urls(source)))
     base = _text(source, "base_commit")

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from kbench_build.rules.content import TASK, Content
 from kbench_build.rules.findings import Check, Spot
-from kbench_build.rules.origin import issue_urls, origin_of, source_of
+from kbench_build.rules.origin import issue_urls, source_of
 
 _NO_LICENCE = frozenset({"NONE", "NOASSERTION"})
 # What most projects have: the list needs no reading for these.
@@ -180,7 +180,7 @@ def _issues(task: Content) -> Iterator[Spot]:
 
 def _id(task: Content) -> Iterator[Spot]:
     """Where the id says one repository or change, and task.toml another."""
-    origin, parts = origin_of(task), _ID.fullmatch(task.id)
+    origin, parts = task.origin, _ID.fullmatch(task.id)
     source = source_of(task.config)
     owner, name = source.get("repository_owner"), source.get("repository_name")
     if parts is None or not (isinstance(owner, str) and isinstance(name, str)):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kbench_build.rules.content import DOCKERFILE, FIX, INSTRUCTION, TASK, TEST_PATCH, Content
 from kbench_build.rules.findings import Check, Spot
 from kbench_build.rules.names import SOURCE, is_telling
-from kbench_build.rules.origin import Origin, origin_of
+from kbench_build.rules.origin import Origin
 from kbench_build.rules.patch_checks import kind_of
 from kbench_build.rules.patches import FilePatch
 
@@ -109,7 +109,7 @@ def _spot(line: int, message: str) -> Spot:
 
 
 def _fix_links(task: Content) -> Iterator[Spot]:
-    origin = origin_of(task)
+    origin = task.origin
     if origin.change is None:
         return
     for line in _lines(task):
@@ -163,7 +163,7 @@ def ids_said(task: Content) -> frozenset[str]:
 
 def _ids_of_fix(task: Content) -> frozenset[str]:
     """Ids of commits and files that the fix makes, as far as the task itself shows them."""
-    origin = origin_of(task)
+    origin = task.origin
     mails = _MAIL.findall(task.data.get(FIX, b""))
     ids = {each.decode() for each in mails} | origin.commits
     if task.form == "plain":
@@ -295,7 +295,7 @@ def _end(text: str) -> int:
 
 
 def _unlisted(task: Content) -> Iterator[Spot]:
-    origin = origin_of(task)
+    origin = task.origin
     seen = {*origin.issues, origin.change}
     for line in _lines(task):
         links = (m for m in _LINK.finditer(line.text) if m["kind"] == "issues")
@@ -311,7 +311,7 @@ def _unlisted(task: Content) -> Iterator[Spot]:
 
 
 def _several(task: Content) -> Iterator[Spot]:
-    listed = max(1, len(origin_of(task).issue_urls))
+    listed = max(1, len(task.origin.issue_urls))
     for what, lines in _told_apart(task).items():
         if len(lines) > listed:
             message = f"tells {len(lines)} issues, by its {what}, where {TASK} lists {listed}"

@@ -1,13 +1,14 @@
 """`[mine]` of `kbench.toml`: the preset of a language, and what a dataset changes of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kbench_build.errors import KbenchError
 from kbench_build.rim.config import CONFIG
 from kbench_build.rim.mine_environments import Environment, read_environments
+from kbench_build.rim.mine_pieces import Pieces, read_pieces
 from kbench_build.rim.presets import read_preset
 from kbench_build.rim.toml import read_toml
 
@@ -33,6 +34,7 @@ class MineConfig:
     most_lines: int = 1_500
     most_files: int = 1_000
     environments: tuple[Environment, ...] = ()
+    pieces: Pieces = field(default_factory=Pieces)
 
 
 def load_mine_config(root: Path, preset: str = "") -> MineConfig:
@@ -43,7 +45,7 @@ def load_mine_config(root: Path, preset: str = "") -> MineConfig:
         table = {}
     if not isinstance(table, Mapping):
         raise _wrong("", "must be a table")
-    known = {"preset", "environment", *_KINDS, *_LISTS, *_NUMBERS}
+    known = {"preset", "environment", "emit", "change", *_KINDS, *_LISTS, *_NUMBERS}
     for key in table:
         if key not in known:
             raise _wrong(key, f"is no key here; known are {', '.join(sorted(known))}")
@@ -59,6 +61,7 @@ def load_mine_config(root: Path, preset: str = "") -> MineConfig:
         most_lines=_number(table, "most_lines", MineConfig.most_lines),
         most_files=_number(table, "most_files", MineConfig.most_files),
         environments=read_environments(table.get("environment", []), name),
+        pieces=read_pieces(table.get("emit", {}), table.get("change", [])),
     )
 
 

@@ -8,9 +8,10 @@ from kbench_build.errors import KbenchError
 from kbench_build.rim.config import CONFIG
 from kbench_build.rim.presets import runnable
 
-_WORDS = ("name", "image", "start", "end", "workdir")
-_LISTS = ("prepare", "command", "reports", "protected", "files")
+_WORDS = ("name", "image", "start", "end", "workdir", "clone", "history")
+_LISTS = ("prepare", "command", "reports", "protected", "files", "copies")
 _NEEDED = ("name", "image", "command", "reports")
+_HISTORIES = ("ancestors", "none")
 _MOST_SEC = 1e6
 
 
@@ -22,6 +23,10 @@ class Environment:
     serves bases from `start` on and before `end` (see `rules/pins.py`). `prepare` are shell lines
     that run once in each checkout, with a network only where `network` says so. `files` are the
     patterns of test files that `command` can be given.
+
+    For the tasks that are made of it: `clone` is an image that holds the upstream at `workdir`
+    (empty: one is made), `history` what a task's repository keeps of it, `copies` are files of the
+    dataset that lie in `/opt/kbench` of the image.
     """
 
     name: str
@@ -40,6 +45,9 @@ class Environment:
     cpus: float | None = None
     memory_mb: int | None = None
     disk_mb: int | None = None
+    clone: str = ""
+    history: str = "ancestors"
+    copies: tuple[str, ...] = ()
 
 
 def read_environments(value: Any, preset: str) -> tuple[Environment, ...]:
@@ -75,6 +83,8 @@ def _read(table: Mapping[str, Any], path: str, preset: str) -> Environment:
     )
     if not found.workdir.startswith("/") or found.workdir.strip("/.") == "":
         raise _wrong(f"{path}.workdir", "must be the absolute path of a folder of its own")
+    if found.history not in _HISTORIES:
+        raise _wrong(f"{path}.history", f"must be one of {', '.join(_HISTORIES)}")
     return found
 
 

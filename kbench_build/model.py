@@ -94,8 +94,9 @@ class Job:
     """What an engine is asked to run: one command in one fresh container of `image`.
 
     `outputs` are absolute paths fetched after the run, each as a tar archive (a missing one is left
-    out). `changes_under` asks which files below that path the run changed. More CPUs than the host
-    has are clamped.
+    out). `changes_under` asks which files below that path the run changed, `keep` for an image of
+    what a run that ends with 0 leaves. A run that writes more than `disk_mb` is killed within
+    seconds. More CPUs than the host has are clamped.
     """
 
     name: str
@@ -107,9 +108,11 @@ class Job:
     environment: Mapping[str, str] = field(default_factory=dict)
     cpus: float | None = None
     memory_mb: int | None = None
+    disk_mb: int | None = None
     uploads: tuple[Upload, ...] = ()
     outputs: tuple[str, ...] = ()
     changes_under: str | None = None
+    keep: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,12 +132,13 @@ class JobResult:
     """What came back. An engine never raises for a failing job: `status` says how it ended.
 
     `exited`: the command ended by itself, with `exit_code`. `timeout`: the container was killed at
-    the limit. `oom`: it was killed for memory. `engine-error`: the engine failed, see `error`.
+    the limit. `oom`: it was killed for memory. `disk`: it was killed for what it wrote.
+    `engine-error`: the engine failed, see `error`. `image` is the id of the one that was kept.
     `output` is the tail of both streams, `seconds` the command's run time, `notes` what else a
     reader must know: a limit that was clamped, an output too large to keep.
     """
 
-    status: Literal["exited", "timeout", "oom", "engine-error"]
+    status: Literal["exited", "timeout", "oom", "disk", "engine-error"]
     exit_code: int | None = None
     seconds: float = 0.0
     output: str = ""
@@ -142,6 +146,7 @@ class JobResult:
     changes: Changes | None = None
     error: str = ""
     notes: tuple[str, ...] = ()
+    image: str = ""
 
 
 Engine = Callable[[Job], JobResult]

@@ -18,6 +18,7 @@ REWARD_TEXT = "reward.txt"
 REPORT = "report.json"
 STATUSES = ("passed", "failed", "skipped")
 _CANNOT_START = (126, 127)
+_KILLED = {"oom": "was killed for memory", "disk": "wrote more than its disk limit"}
 # A report names every test that ran; nobody writes so long a reward.
 _LARGEST: Mapping[str, int] = {REPORT: 64 << 20, REWARD_JSON: 1 << 20, REWARD_TEXT: 1 << 20}
 _MOST_CHARACTERS = 2000
@@ -44,8 +45,8 @@ def solution_verdict(result: JobResult) -> Verdict | None:
         return Verdict(outcome="infra-error", why=result.error)
     if result.status == "timeout":
         return Verdict(outcome="timeout", why="the solution didn't end within its time limit")
-    if result.status == "oom":
-        return Verdict(outcome="agent-error", why="the solution was killed for memory")
+    if result.status in _KILLED:
+        return Verdict(outcome="agent-error", why=f"the solution {_KILLED[result.status]}")
     if result.exit_code != 0:
         why = f"the solution ended with exit code {result.exit_code}{_last_words(result)}"
         return Verdict(outcome="agent-error", why=why)
@@ -64,8 +65,8 @@ def verdict(result: JobResult, files: Mapping[str, bytes], *, shipped: bool) -> 
         return Verdict(outcome="infra-error", why=result.error)
     if result.status == "timeout":
         return Verdict(outcome="timeout", why="the verifier didn't end within its time limit")
-    if result.status == "oom":
-        return Verdict(outcome="verifier-error", why="the verifier was killed for memory")
+    if result.status in _KILLED:
+        return Verdict(outcome="verifier-error", why=f"the verifier {_KILLED[result.status]}")
     if result.exit_code in _CANNOT_START and not _has_reward(files):
         why = f"the verifier can't start{_last_words(result)}"
         return Verdict(outcome="verifier-error", why=why)

@@ -105,7 +105,10 @@ class ContainerEngine(Protocol):
         """Images as one archive (`docker save`): every layer once, also what others hide."""
 
     def sweep(self) -> int:
-        """Remove the containers that killed runs of ours left; returns how many."""
+        """Remove what killed runs of ours left; returns how many containers."""
+
+    def abort(self) -> None:
+        """End all jobs of this process, in whatever thread they run."""
 
     def about(self) -> About:
         """Which engine it is, and where it keeps its images."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LABEL_JOB = "dev.kbench.job"
 LABEL_OWNER = "dev.kbench.owner"
+KEPT = "kbench-kept"
 OUTPUT_TAIL_BYTES = 64 << 10
 OUTPUT_LIMIT_BYTES = 256 << 20
 
@@ -40,6 +41,8 @@ _DROPPED = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SETFCAP", "SETPCAP"]
 _LOG = {"type": "json-file", "config": {"max-size": "8m", "max-file": "2"}}
 _LOG_LINES = 5000
 _KILL_SEC = 60
+# How often a run with a disk limit is looked at; each time the engine counts what it wrote.
+_LOOK_SEC = 2.0
 _CANNOT_START = (126, 127)
 _NO_PROGRAM = "executable file"
 
@@ -119,8 +122,14 @@ class DockerEngine:
             yield from chunks
 
     def sweep(self) -> int:
-        """Remove the containers that killed runs of ours on this machine left."""
+        """Remove the containers and kept images that killed runs of ours on this machine left."""
         return _sweep(self._connected)
+
+    def abort(self) -> None:
+        """End all jobs of this process, in whatever thread they run."""
+        for container in _ours(self._connected):
+            if container["Labels"][LABEL_OWNER] == _owner():
+                _remove(self._connected, container["Id"], patience=0.0)
 
     def abandoned(self) -> Sequence[str]:
         """The containers that `sweep` would remove, without removing them."""
@@ -180,19 +189,26 @@ class DockerEngine:
         client = self._api.client
         began = time.monotonic()
         problem = self._start(name)
-        timed_out = not problem and not self._ended_within(name, job.timeout_sec)
+        killed = "" if problem else self._wait(name, job)
         state = client.inspect_container(name)["State"]
         outputs, notes = self._outputs(job, name)
         changes, more = self._changes(job, name)
+        status = _status(state, killed)
+        code = None if killed else (int(state["ExitCode"]) or (127 if problem else 0))
         return JobResult(
-            status=_status(state, timed_out),
-            exit_code=None if timed_out else (int(state["ExitCode"]) or (127 if problem else 0)),
+            status=status,
+            exit_code=code,
             seconds=_run_time(state, time.monotonic() - began),
             output=problem or self._tail(name),
             outputs=outputs,
             changes=changes,
-            notes=(*self._clamped(job), *_memory_note(state, timed_out), *notes, *more),
+            notes=(*self._clamped(job), *_memory_note(state, status), *notes, *more),
+            image=self._keep(name) if job.keep and status == "exited" and code == 0 else "",
         )
+
+    def _keep(self, name: str) -> str:
+        """An image of a container, labelled as the container is: `sweep` knows whose it is."""
+        return str(self._api.client.commit(name, repository=KEPT, tag=name)["Id"])
 
     def _start(self, name: str) -> str:
         """Start a container. A command that can't be started is the job's fault: returns why."""
@@ -208,26 +224,48 @@ class DockerEngine:
             return said
         return ""
 
+    def _wait(self, name: str, job: Job) -> str:
+        """Wait for the end; kill the container at a limit, and say which one it was."""
+        deadline = time.monotonic() + job.timeout_sec
+        while True:
+            left = max(deadline - time.monotonic(), 0.0)
+            if self._ended_within(name, min(left, _LOOK_SEC) if job.disk_mb else left):
+                return ""
+            late = time.monotonic() >= deadline
+            if late or self._written(name) > (job.disk_mb or 0) << 20:
+                return ("timeout" if late else "disk") if self._kill(name) else ""
+
     def _ended_within(self, name: str, seconds: float) -> bool:
-        """Wait for the end; kill the whole container when it doesn't come in time."""
-        import docker.errors  # noqa: PLC0415 - loaded already, by the container
-        import requests.exceptions  # noqa: PLC0415
+        """Whether a container ends within that time."""
+        import requests.exceptions  # noqa: PLC0415 - loaded already, by the container
 
         deadline = time.monotonic() + seconds
         try:
-            self._api.client.wait(name, timeout=seconds)
+            self._api.client.wait(name, timeout=max(seconds, 0.001))
         except requests.exceptions.RequestException:
             # The SDK has no word for a time-out of its own: it is a broken connection.
             if time.monotonic() < deadline:
                 raise
-        else:
-            return True
+            return False
+        return True
+
+    def _kill(self, name: str) -> bool:
+        """Kill a container; False where it had just ended by itself."""
+        import docker.errors  # noqa: PLC0415 - loaded already, by the container
+
         try:
             self._api.client.kill(name)
         except docker.errors.APIError:
-            return True
+            return False
         self._api.client.wait(name, timeout=_KILL_SEC)
-        return False
+        return True
+
+    def _written(self, name: str) -> int:
+        """How many bytes a container's own layer holds."""
+        described = self._api.client.get(
+            self._api.url(f"/containers/{name}/json"), params={"size": "1"}, timeout=_KILL_SEC
+        )
+        return int(described.json().get("SizeRw") or 0)
 
     def _outputs(self, job: Job, name: str) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
         from kbench_build.rim.engines import tars  # noqa: PLC0415 - only jobs with archives
@@ -354,18 +392,38 @@ def _sweep(api: "DockerApi") -> int:
     left = _left(api)
     for container in left:
         _remove(api, container["Id"], patience=0.0)
+    _sweep_kept(api)
     return len(left)
+
+
+def _sweep_kept(api: "DockerApi") -> None:
+    """Remove the kept images whose process on this machine is dead."""
+    from kbench_build.rim.engines.docker_api import FAILURES  # noqa: PLC0415 - loaded already
+
+    for image in api.client.images(KEPT, filters={"label": LABEL_OWNER}):
+        if _is_dead(image["Labels"][LABEL_OWNER]):
+            for tag in image["RepoTags"] or ():
+                # In a container, or gone already.
+                with suppress(*FAILURES):
+                    api.client.remove_image(tag)
 
 
 def _left(api: "DockerApi") -> Sequence[Mapping[str, Any]]:
     """The containers of ours whose process on this machine is dead."""
+    return [c for c in _ours(api) if _is_dead(c["Labels"][LABEL_OWNER])]
+
+
+def _ours(api: "DockerApi") -> Sequence[Mapping[str, Any]]:
+    found: Sequence[Mapping[str, Any]] = api.client.containers(
+        all=True, filters={"label": LABEL_OWNER}
+    )
+    return found
+
+
+def _is_dead(owner: str) -> bool:
+    """Whether an owner is a process of this machine that is gone."""
     host = f"{socket.gethostname()}:"
-    return [
-        container
-        for container in api.client.containers(all=True, filters={"label": LABEL_OWNER})
-        if (owner := container["Labels"][LABEL_OWNER]).startswith(host)
-        and not _is_alive(owner.removeprefix(host))
-    ]
+    return owner.startswith(host) and not _is_alive(owner.removeprefix(host))
 
 
 def _is_alive(pid: str) -> bool:
@@ -378,14 +436,14 @@ def _is_alive(pid: str) -> bool:
     return True
 
 
-def _status(state: Mapping[str, Any], timed_out: bool) -> Any:
-    if timed_out:
-        return "timeout"
+def _status(state: Mapping[str, Any], killed: str) -> Any:
+    if killed:
+        return killed
     return "oom" if state.get("OOMKilled") and state["ExitCode"] != 0 else "exited"
 
 
-def _memory_note(state: Mapping[str, Any], timed_out: bool) -> tuple[str, ...]:
-    if not state.get("OOMKilled") or _status(state, timed_out) == "oom":
+def _memory_note(state: Mapping[str, Any], status: str) -> tuple[str, ...]:
+    if not state.get("OOMKilled") or status == "oom":
         return ()
     return ("a process inside was killed for memory",)
 

@@ -153,7 +153,7 @@ class _Scan:
         if size >= LEAST_CONTENT:
             self._note(place, _digest(data))
             # As git stores text.
-            if b"\r\n" in begin and b"\0" not in begin and size <= _CRLF_WITHIN:
+            if b"\r" in begin and b"\r\n" in begin and b"\0" not in begin and size <= _CRLF_WITHIN:
                 self._note(place, _digest(bytes(data).replace(b"\r\n", b"\n")))
         head = begin[:4]
         if head in _TELLING or head[:2] in _TELLING or begin[257:262] == b"ustar":

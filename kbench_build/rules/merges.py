@@ -131,6 +131,15 @@ def merged_changes(
     return Found(candidates=tuple(candidates), refused=tuple(refused))
 
 
+def uncounted(commits: Sequence[Commit], pulls: Iterable[Pull]) -> tuple[int, ...]:
+    """Numbers of the pull requests that may have come as several commits, and nobody says how many.
+
+    A list of pull requests doesn't say it, only what the forge says of each alone.
+    """
+    single = {c.id for c in commits if len(c.parents) == 1 and not _says_number(c)}
+    return tuple(p.number for p in pulls if not p.commits and p.merge_commit in single)
+
+
 class _Pulls:
     """The forge's data, by number and by merge commit."""
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from benchmarks.figures import FIGURES, LARGE, SMALL
 from benchmarks.graded import selfcheck
 from benchmarks.ground import Ground
+from benchmarks.mined import mining
 from benchmarks.rows import Row, table
 from benchmarks.scanned import content_scan
 
 README = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
 # Figures that don't depend on a dataset's size.
-_ONCE = {"selfcheck": selfcheck, "scan": content_scan}
+_ONCE = {"selfcheck": selfcheck, "scan": content_scan, "mining": mining}
 # What reads every file takes long where there are many, and then agrees after fewer repeats.
 _READING, _MOST_READING = frozenset({"digest", "cold", "checks", "release"}), 3
 

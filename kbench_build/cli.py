@@ -4,34 +4,53 @@ What is a function of files is `doit`'s. Exit codes: 0 fine, 1 findings or files
 call or a set-up that can't be used, 130 interrupted.
 """
 
+import difflib
+import pkgutil
 import sys
+from importlib import import_module
 
 import click
 
-from kbench_build import __version__
-from kbench_build.commands.affected import affected
-from kbench_build.commands.clean import clean
-from kbench_build.commands.engine import engine
-from kbench_build.commands.harden import harden
-from kbench_build.commands.init import init
-from kbench_build.commands.mine import mine
-from kbench_build.commands.sync import sync
-from kbench_build.commands.validate import validate
-from kbench_build.commands.verify import verify
+from kbench_build import __version__, commands
 from kbench_build.errors import KbenchError
 
+_NO_COMMANDS = frozenset({"options"})
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Commands(click.Group):
+    """The commands of `commands/`, a module each. Only the one that is called is imported."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, sorted."""
+        del ctx
+        found = (module.name for module in pkgutil.iter_modules(commands.__path__))
+        return sorted(set(found) - _NO_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = import_module(f"{commands.__name__}.{cmd_name}")
+        return getattr(module, cmd_name)  # type: ignore[no-any-return]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called, or one that may be meant."""
+        known = self.list_commands(ctx)
+        near = difflib.get_close_matches(args[0], known, n=1)
+        if near and args[0] not in known:
+            ctx.fail(f"there is no command {args[0]!r}; is {near[0]!r} meant?")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kbench")
 def cli() -> None:
     """Adopt and check datasets, keep their tasks current, and check releases of benchmarks.
 
     What is built from files is built by doit: try `doit list` in a dataset's root.
     """
-
-
-for command in (affected, clean, engine, harden, init, mine, sync, validate, verify):
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -108,3 +108,23 @@ def test_a_repository_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = kbench(tmp_path, "sync", "--repository", "empty", code=2)
     assert done.stderr == "error: empty: isn't a git repository or a bundle\n"
+
+
+def test_a_command_that_there_is_not_is_answered_with_one_that_there_is(tmp_path: Path) -> None:
+    said = kbench(tmp_path, "valdate", code=2).stderr
+    assert "there is no command 'valdate'; is 'validate' meant?" in said
+
+
+def test_only_the_called_command_is_imported() -> None:
+    script = "import sys; from kbench_build.cli import cli; "
+    script += "cli(['verify', '--help'], standalone_mode=False); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = set(done.stdout.split())
+    assert "kbench_build.commands.verify" in imported
+    assert imported.isdisjoint({"kbench_build.commands.mine", "kbench_build.plan"})

@@ -6,8 +6,9 @@ clone gives what it has: missing commits and objects are reported, not guessed. 
 which commits are changes worth having.
 """
 
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kbench_build.errors import KbenchError
@@ -23,7 +24,7 @@ _FORMAT = "%x01" + "".join(f"%{value}%x00" for value in _VALUES)
 _LOG = ("--first-parent", "-m", "--raw", "-z", "-r", "--no-renames", "--no-abbrev", "--no-color")
 _DIFF = ("-r", "-p", "--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv")
 _HEADER = re.compile(rb"^[0-9a-f]{40,64} [0-9a-f]{40,64}\n", re.MULTILINE)
-_BATCH = 64
+_BATCH, _MOST_AT_ONCE, _BATCH_BYTES = 64, 1024, 8 << 20
 _SUBMODULE = "160000"
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tlogallrefupdates = false\n"
 
@@ -66,6 +67,15 @@ class History:
         except ProcessError as error:
             raise KbenchError(f"the history can't be read: {last_line(error.stderr)}") from error
         yield from _parse_log(output.split(b"\0"))
+
+    def line(self, tip: str) -> tuple[Commit, ...]:
+        """All first parents from the tip on, newest first, without what they changed."""
+        options = ("--first-parent", "-z", "--no-color", f"--format={_FORMAT}")
+        try:
+            output = self._store.git("log", *options, tip, "--").stdout
+        except ProcessError as error:
+            raise KbenchError(f"the history can't be read: {last_line(error.stderr)}") from error
+        return tuple(_parse_log(output.split(b"\0")))
 
     def first_with(self, name: str, line: Sequence[Commit]) -> int:
         """The place of the oldest commit of a line (newest first) that contains a commit or tag.
@@ -112,8 +122,15 @@ class History:
         Many trees are compared by one process, so that a long history takes little longer than
         `git log -p`.
         """
-        for start in range(0, len(pairs), _BATCH):
-            yield from self._some(pairs[start : start + _BATCH], renames)
+        start, many = 0, _BATCH
+        while start < len(pairs):
+            size = 0
+            for patch in self._some(pairs[start : start + many], renames):
+                size += len(patch) if isinstance(patch, bytes) else 0
+                yield patch
+            start += many
+            # As many as are likely to stay small together: each start of git takes a while.
+            many = max(1, min(_MOST_AT_ONCE, many * _BATCH_BYTES // max(size, 1)))
 
     def _some(
         self, pairs: Sequence[tuple[str, str]], renames: bool
@@ -157,6 +174,34 @@ class History:
         (git_folder / "config").write_text(_CONFIG, encoding="ascii")
         self._store.git("read-tree", commit, index=git_folder / "index")
         self._store.fill(folder, index=git_folder / "index")
+
+    def changes(self, old: str, new: str) -> bytes:
+        """What differs between two trees, as `git diff-tree --raw -z` says it, without renames."""
+        options = ("-r", "--raw", "-z", "--no-renames", "--no-abbrev")
+        return self._store.git("diff-tree", *options, old, new).stdout
+
+    def files(self, tree: str) -> dict[str, tuple[str, str]]:
+        """Every file of a tree or commit: path → (mode, id)."""
+        found = self._store.tree(tree)
+        return {path: entry for path, entry in found.items() if entry[0] != "040000"}
+
+    def write_files(self, tree: str, paths: Iterable[str], folder: Path) -> None:
+        """Write files of a tree below a folder, as a checkout would have them."""
+        index = self._store.folder / "written-index"
+        self._store.git("read-tree", tree, index=index)
+        folder.mkdir(parents=True)
+        self._store.fill(folder, index=index, paths=paths)
+
+    def line_ends(self, tree: str, paths: Iterable[str]) -> tuple[bytes, bytes]:
+        """What git says of the line ends of files: of their attributes, and of all as stored."""
+        index = self._store.folder / "asked-index"
+        self._store.git("read-tree", tree, index=index)
+        asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        options = ("--cached", "-z", "--stdin", "text", "eol")
+        said = self._store.git("check-attr", *options, stdin=asked, index=index).stdout
+        if b"\0eol\0crlf\0" not in said:
+            return said, b""
+        return said, self._store.git("ls-files", "--cached", "--eol", "-z", index=index).stdout
 
     def apply(self, tree: str, patches: Sequence[bytes]) -> str:
         """The tree that the patches make of a tree. Raises `ProcessError` where one doesn't fit."""

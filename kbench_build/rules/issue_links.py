@@ -8,6 +8,7 @@ asking the forge whether the issue exists to others.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -66,11 +67,18 @@ def _issue(reference: re.Match[str], repository: str) -> Issue:
 
 def _paragraphs(text: str) -> Iterator[str]:
     """The running texts that a reader sees, without quotes, code and comments."""
+    # Most texts close nothing, and a reader of Markdown takes longer than git's patch.
+    tokens = _markdown().parse(text) if _CLOSING.search(text) else ()
     quoted = 0
-    for token in MarkdownIt("commonmark").parse(text):
+    for token in tokens:
         quoted += (token.type == _QUOTE_OPEN) - (token.type == _QUOTE_CLOSE)
         if token.type == "inline" and not quoted:
             yield "".join(_seen(token.children or ()))
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    return MarkdownIt("commonmark")
 
 
 def _seen(tokens: Iterable[Token]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from kbench_build.rules.merges import Candidate, Refused
 from kbench_build.rules.patch_split import Split
@@ -122,8 +122,12 @@ class Filters:
     def _is_bot(self, change: Candidate) -> str:
         mail = change.author_email.partition("@")[0].rpartition("+")[2]
         names = (change.author, mail, *change.branch.split("/"))
-        told = (n for n in names if any(fnmatchcase(n.lower(), pattern) for pattern in self.bots))
-        return next(told, "")
+        return next((name for name in names if _fits_any(name.lower(), self.bots)), "")
+
+
+@lru_cache(maxsize=1024)
+def _fits_any(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def refused(change: Candidate, reason: str, detail: str = "") -> Refused:

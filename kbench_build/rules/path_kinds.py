@@ -4,9 +4,9 @@ Promises: patterns mean what they mean in `.gitignore`, so a path is told by its
 and never by a piece of a name. Leaves which patterns there are to presets and `kbench.toml`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, get_args
 
 from pathspec import GitIgnoreSpec
@@ -36,6 +36,14 @@ class Patterns:
 
     def kind_of(self, path: str) -> Kind:
         """The kind of one path (POSIX, relative to the repository)."""
+        # Changes of one repository touch the same files again and again.
+        return self._kind(path)
+
+    @cached_property
+    def _kind(self) -> Callable[[str], Kind]:
+        return lru_cache(maxsize=100_000)(self._told)
+
+    def _told(self, path: str) -> Kind:
         # Names that aren't UTF-8 are told by the components that are.
         name = path.encode("utf-8", "replace").decode("utf-8")
         return next((k for k, spec in self._specs.items() if spec.match_file(name)), "other")

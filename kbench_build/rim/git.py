@@ -134,11 +134,18 @@ class ObjectStore:
         mine.parent.mkdir(exist_ok=True)
         path.rename(mine)
 
-    def fill(self, folder: Path, *, index: Path) -> None:
-        """Write the files of an index below a folder, with the line ends that they ask for."""
+    def fill(self, folder: Path, *, index: Path, paths: Iterable[str] | None = None) -> None:
+        """Write the files of an index below a folder, with the line ends that they ask for.
+
+        `paths` are those that are wanted; all of them without it.
+        """
         # The store is bare; this one call has a working tree.
-        options = ("-c", "core.bare=false", f"--work-tree={folder}")
-        self.git(*options, "checkout-index", "--all", "--force", "--quiet", index=index)
+        options = ("-c", "core.bare=false", f"--work-tree={folder}", "checkout-index", "--force")
+        if paths is None:
+            self.git(*options, "--all", "--quiet", index=index)
+        else:
+            asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
+            self.git(*options, "-z", "--stdin", stdin=asked, index=index)
 
     def borrow(self, objects: Path) -> None:
         """Use the objects of a folder that isn't hostile, without copying them."""

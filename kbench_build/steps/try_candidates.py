@@ -1,0 +1,602 @@
+"""Run the tests of merged changes: before them, with their tests alone, and with their fix.
+
+Promises: each candidate is tried in the environment that serves its base, under the shipped
+verifier, every state in a fresh container without a network, as often as asked for; what came of
+it is in its `trial.json`, whole, as soon as it is known, and stands until something that decided it
+changes. An interrupted or killed run leaves no container and no image for longer than until the
+next one. Nothing of a change is run on this machine itself. Leaves to `rules/trials.py` what the
+runs show, to others which changes are candidates.
+"""
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from kbench_build import digest
+from kbench_build.errors import KbenchError
+from kbench_build.model import Job, JobResult, Upload
+from kbench_build.rim.config import CONFIG, load_config
+from kbench_build.rim.engines import ContainerEngine, tars
+from kbench_build.rim.history import History
+from kbench_build.rim.mine_environments import Environment
+from kbench_build.rim.mined import TRIAL, MinedChange, read_candidates
+from kbench_build.rim.process import ProcessError
+from kbench_build.rim.store import write_whole
+from kbench_build.rules import verifier_data
+from kbench_build.rules.images import normal_reference
+from kbench_build.rules.manifest import MANIFEST, parse_manifest
+from kbench_build.rules.outcomes import REPORT, REWARD_TEXT, verdict
+from kbench_build.rules.pins import Pin, pin, pinned
+from kbench_build.rules.records import FormatError, from_json, to_json
+from kbench_build.rules.shipped import SHIPPED
+from kbench_build.rules.trial_commands import unknown_places
+from kbench_build.rules.trial_data import EXPECTED, Plan, Upstream, crlf_paths, plan, unplaceable
+from kbench_build.rules.trials import STATES, Judgement, State, StateRun, Trial, judge
+from kbench_build.rules.verifier_data import Change
+
+LOG = "trial.log"
+_LOGS = "/logs/verifier"
+_KIT = "/kbench"
+_PUT = "put_checkout.sh"
+_TESTS = {place: name for place, name in SHIPPED.items() if place.startswith("tests/")}
+# A new number makes every candidate be tried again.
+_VERSION = 1
+# What the verifier may take beside the test command.
+_SLACK_SEC = 300.0
+_LOOK_SEC = 120.0
+_LACKS_TOOLS = 3
+_PATCH_KINDS = ("hidden-patch:", "post-image:")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """A candidate and what came of it. `kept`: by an earlier run.
+
+    `seconds` is what this run took for it, `added` what that was beside the test commands.
+    """
+
+    id: str
+    trial: Trial
+    kept: bool = False
+    seconds: float = 0.0
+    added: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """How to try: `runs` of each state, `jobs` candidates at once, `only` these ids (or all)."""
+
+    branch: str = ""
+    runs: int = 1
+    jobs: int = 1
+    only: tuple[str, ...] = ()
+
+
+class _StoppedError(Exception):
+    """The whole run ends; what was under way is left as it was before."""
+
+
+def try_candidates(
+    root: Path,
+    clone: Path,
+    folder: Path,
+    environments: Sequence[Environment],
+    *,
+    engine: ContainerEngine,
+    wish: Wish,
+    began: Callable[[int], None],
+    done: Callable[[Tried], None],
+) -> tuple[Tried, ...]:
+    """Try the candidates below `folder` that aren't up to date; all of them, in their order.
+
+    `root` is the dataset's. `began` hears how many there are, `done` of each as it ends. Raises
+    `KbenchError` for what a person must set right first: an environment that can't be used.
+    """
+    chosen = _chosen(read_candidates(folder), wish.only, folder)
+    _check(environments)
+    with TemporaryDirectory(prefix="kbench-try-") as scratch:
+        history = History(clone, Path(scratch) / "store")
+        served = _served(history, chosen, environments, wish.branch)
+        images = _images(root, engine, [e for e in environments if e in served.values()])
+        trier = _Trier(history, engine, images, wish.runs, Path(scratch))
+        work = [(change, served.get(change.id)) for change in chosen]
+        due = [
+            (change, pinned_to)
+            for change, pinned_to in work
+            if trier.kept(change, pinned_to) is None
+        ]
+        _probe(engine, images, [e for _, e in due if e])
+        began(len(chosen))
+        return _all(trier, work, wish.jobs, done)
+
+
+def _chosen(
+    found: Sequence[MinedChange], only: Collection[str], folder: Path
+) -> tuple[MinedChange, ...]:
+    wanted = {name.removeprefix("#") for name in only}
+    known = {change.id.removeprefix("#") for change in found}
+    for name in sorted(wanted - known):
+        raise KbenchError(f"{name}: is no candidate in {folder}")
+    return tuple(c for c in found if not wanted or c.id.removeprefix("#") in wanted)
+
+
+def _check(environments: Sequence[Environment]) -> None:
+    if not environments:
+        raise KbenchError(f"{CONFIG}: mine.environment: is missing: say in which image tests run")
+    for each in environments:
+        for name in unknown_places(each.command):
+            raise KbenchError(
+                f"{_place(each)}: command: {{{name}}} means nothing; "
+                "known are {files}, {names}, {folders}, and each without the s"
+            )
+
+
+def _place(environment: Environment) -> str:
+    return f"{CONFIG}: mine.environment ({environment.name})"
+
+
+def _served(
+    history: History,
+    changes: Sequence[MinedChange],
+    environments: Sequence[Environment],
+    branch: str,
+) -> Mapping[str, Environment]:
+    """The environment of each candidate, by where its base stands in the branch."""
+    line = history.line(history.tip(branch))
+    by_name = {each.name: each for each in environments}
+    pins = [_pin(history, each, line) for each in environments]
+    places = {commit.id: place for place, commit in enumerate(line)}
+    found = {c.id: pinned(places[c.base], pins) for c in changes if c.base in places}
+    return {change: by_name[name] for change, name in found.items() if name}
+
+
+def _pin(history: History, environment: Environment, line: Sequence[Any]) -> Pin:
+    def first_with(name: str) -> int:
+        try:
+            return history.first_with(name, line)
+        except KbenchError as error:
+            raise KbenchError(f"{_place(environment)}: {error}") from error
+
+    start, end = environment.start, environment.end
+    return pin(environment.name, start=start, end=end, line=line, first_with=first_with)
+
+
+def _images(
+    root: Path, engine: ContainerEngine, environments: Sequence[Environment]
+) -> Mapping[str, str]:
+    """The id of each environment's image. Raises `KbenchError` where the engine has none."""
+    if not environments:
+        return {}
+    bases = _bases(root)
+    held = {normal_reference(tag): image.id for tag, image in engine.images().items()}
+    found = {}
+    for each in environments:
+        name = normal_reference(bases.get(each.image, each.image))
+        if name not in held:
+            how = f"doit build_bases:{each.image}" if each.image in bases else f"docker pull {name}"
+            raise KbenchError(f"{_place(each)}: the engine has no image {name}: {how}")
+        found[each.name] = held[name]
+    return found
+
+
+def _bases(root: Path) -> Mapping[str, str]:
+    """The image of each base of the manifest, by `repo:base-tag`."""
+    try:
+        text = (root / MANIFEST).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    namespace = load_config(root).namespace
+    return {base.name: f"{namespace}/{base.name}" for base in parse_manifest(text)[0]}
+
+
+def _probe(
+    engine: ContainerEngine, images: Mapping[str, str], environments: Sequence[Environment]
+) -> None:
+    """Make sure that the verifier finds its tools in every image that is needed."""
+    for each in {e.name: e for e in environments}.values():
+        job = Job(
+            name=f"mine/{each.name}/look",
+            image=images[each.name],
+            command=("sh", f"{_KIT}/{_PUT}"),
+            timeout_sec=_LOOK_SEC,
+            uploads=(_kit({}),),
+        )
+        result = engine(job)
+        if result.exit_code != 0:
+            raise KbenchError(f"{_place(each)}: image {each.image}: {_unusable(result)}")
+
+
+def _unusable(result: JobResult) -> str:
+    said = _last_words(result.output)
+    if result.exit_code == _LACKS_TOOLS:
+        return f"lacks what the verifier needs: {', '.join(said.split())}"
+    return f"can't be used: {result.error or said or result.status}"
+
+
+def _last_words(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""
+
+
+def _kit(files: Mapping[str, bytes]) -> Upload:
+    script = resources.files("kbench_build.runtime").joinpath(_PUT).read_bytes()
+    return Upload(into=_KIT, archive=tars.pack({_PUT: script, **files}))
+
+
+_Work = Sequence[tuple[MinedChange, Environment | None]]
+
+
+def _all(
+    trier: "_Trier", work: _Work, jobs: int, done: Callable[[Tried], None]
+) -> tuple[Tried, ...]:
+    found: dict[str, Tried] = {}
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(trier, change, environment) for change, environment in work}
+        try:
+            while waiting:
+                ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for each in ended:
+                    tried = each.result()
+                    found[tried.id] = tried
+                    done(tried)
+        except BaseException:
+            _stop(trier, waiting)
+            raise
+    return tuple(found[change.id] for change, _ in work)
+
+
+def _stop(trier: "_Trier", waiting: "Collection[Future[Tried]]") -> None:
+    """End what is under way; a container that was just being made is ended too."""
+    trier.stopped.set()
+    for each in waiting:
+        each.cancel()
+    while wait(waiting, timeout=0.2).not_done:
+        trier.engine.abort()
+
+
+class _Trier:
+    """Tries one candidate; called in several threads."""
+
+    def __init__(
+        self,
+        history: History,
+        engine: ContainerEngine,
+        images: Mapping[str, str],
+        runs: int,
+        scratch: Path,
+    ) -> None:
+        self.engine = engine
+        self.stopped = threading.Event()
+        self._history, self._images, self._runs, self._scratch = history, images, runs, scratch
+        # The store behind the history has one index for all.
+        self._git = threading.Lock()
+        self._shipped = {place: _runtime(name) for place, name in _TESTS.items()}
+
+    def __call__(self, change: MinedChange, environment: Environment | None) -> Tried:
+        if self.stopped.is_set():
+            raise _StoppedError
+        kept = self.kept(change, environment)
+        if kept:
+            return Tried(id=change.id, trial=kept, kept=True)
+        began = time.monotonic()
+        trial, log = self._trial(change, environment)
+        if self.stopped.is_set():
+            raise _StoppedError
+        _write(change.folder, trial, log)
+        seconds = time.monotonic() - began
+        busy = sum(s for each in trial.seconds.values() for s in each)
+        return Tried(id=change.id, trial=trial, seconds=seconds, added=seconds - busy)
+
+    def kept(self, change: MinedChange, environment: Environment | None) -> Trial | None:
+        """What an earlier run found, where nothing that decided it has changed."""
+        try:
+            value = json.loads((change.folder / TRIAL).read_bytes())
+            trial = from_json(Trial, value)
+        except (OSError, ValueError, RecursionError, FormatError):
+            return None
+        same = trial.key == self._key(change, environment) and trial.outcome != "error"
+        return trial if same else None
+
+    def _key(self, change: MinedChange, environment: Environment | None) -> str:
+        """The digest of everything that decides a trial."""
+        patches = {
+            name: digest.of_bytes(change.patch(name)) for name in ("fix.patch", "test.patch")
+        }
+        kit = {place: digest.of_bytes(content) for place, content in self._shipped.items()}
+        where = {**asdict(environment), "start": "", "end": ""} if environment else None
+        value = {
+            "version": _VERSION,
+            "base": change.base,
+            "patches": patches,
+            "environment": where,
+            "image": self._images.get(environment.name) if environment else None,
+            "runs": self._runs,
+            "kit": kit,
+        }
+        return digest.of_json(value)
+
+    def _trial(self, change: MinedChange, environment: Environment | None) -> tuple[Trial, str]:
+        runs: dict[State, list[StateRun]] = {state: [] for state in STATES}
+        log: list[str] = []
+        if environment is None:
+            reason = "no environment of kbench.toml serves its base"
+            found = Judgement(outcome="no-environment", reason=reason)
+        else:
+            found = self._found(change, environment, runs, log)
+        trial = Trial(
+            key=self._key(change, environment),
+            environment=environment.name if environment else "",
+            merged=change.merged,
+            outcome=found.outcome,
+            reason=found.reason,
+            runs=len(runs["fix"]),
+            seconds={s: tuple(round(r.seconds, 3) for r in each) for s, each in runs.items()},
+            expected=found.expected,
+            unsteady=found.unsteady,
+        )
+        return trial, "" if found.outcome == "valid" else "\n".join(log)
+
+    def _found(
+        self,
+        change: MinedChange,
+        environment: Environment,
+        runs: Mapping[State, list[StateRun]],
+        log: list[str],
+    ) -> Judgement:
+        with TemporaryDirectory(dir=self._scratch) as scratch:
+            ready = self._ready(change, environment, Path(scratch))
+            if isinstance(ready, Judgement):
+                return ready
+            prepared = self._run(ready.prepare.pop(), log)
+            if not prepared.image:
+                return _unprepared(prepared)
+            try:
+                return self._rounds(ready, prepared.image, runs, log)
+            finally:
+                self.engine.discard(prepared.image)
+
+    def _ready(
+        self, change: MinedChange, environment: Environment, scratch: Path
+    ) -> "_Ready | Judgement":
+        """Everything that the containers get, made while no other thread uses git."""
+        with self._git:
+            try:
+                found = _upstream(self._history, change, environment)
+            except ProcessError as error:
+                said = _last_words(error.stderr.decode("utf-8", "replace"))
+                return Judgement(outcome="patch-fails", reason=said or "a patch doesn't apply")
+            odd = unplaceable([*found.hidden, *found.fix])
+            if odd:
+                reason = f"{odd}: is a submodule, which no patch can put in place"
+                return Judgement(outcome="patch-fails", reason=reason)
+            planned = plan(_data(change, environment), found.upstream, environment.files)
+            if "fix" not in planned.verify:
+                return Judgement(outcome="no-signal", reason="it changes no test that can be run")
+            try:
+                checkout = _checkout(self._history, change, scratch / "checkout")
+                fix = _fix(self._history, found, scratch / "fix")
+            except ProcessError as error:
+                said = _last_words(error.stderr.decode("utf-8", "replace"))
+                return Judgement(outcome="error", reason=f"the clone lacks objects: {said}")
+        return _Ready(
+            environment=environment,
+            plan=planned,
+            name=f"mine/{change.id}",
+            prepare=[_prepare_job(change, environment, self._images[environment.name], checkout)],
+            tests=self._shipped,
+            patch=change.patch("test.patch"),
+            fix=fix,
+        )
+
+    def _rounds(
+        self,
+        ready: "_Ready",
+        image: str,
+        runs: Mapping[State, list[StateRun]],
+        log: list[str],
+    ) -> Judgement:
+        """Run every state as often as asked for, but no more than it takes to refuse it."""
+        files, ran_before = ready.plan.files, ready.plan.ran_before
+        while True:
+            log.clear()
+            for state in ready.plan.verify:
+                runs[state].append(_state_run(self._run(ready.job(state, image), log)))
+            found = judge(runs, files=files, ran_before=ran_before)
+            if found.outcome != "valid" or len(runs["fix"]) == self._runs:
+                return found
+
+    def _run(self, job: Job, log: list[str]) -> JobResult:
+        if self.stopped.is_set():
+            raise _StoppedError
+        result = self.engine(job)
+        if self.stopped.is_set():
+            if result.image:
+                self.engine.discard(result.image)
+            raise _StoppedError
+        log.append(f"== {job.name}: {result.status} {result.error}\n{result.output}")
+        return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What git says of a candidate."""
+
+    upstream: Upstream
+    fix: Sequence[Change]
+    fix_tree: str
+
+    @property
+    def hidden(self) -> Sequence[Change]:
+        return self.upstream.hidden
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ready:
+    """A candidate whose containers can be started.
+
+    `prepare` holds one job, which is taken out when it runs: the whole checkout is in it.
+    """
+
+    name: str
+    environment: Environment
+    plan: Plan
+    prepare: list[Job]
+    tests: Mapping[str, bytes]
+    patch: bytes
+    fix: bytes
+
+    def job(self, state: State, image: str) -> Job:
+        """The verifier's run in one state."""
+        uploads = [Upload(into="/", archive=tars.pack(self._tests_of(state)))]
+        if state == "fix":
+            uploads.append(Upload(into=f"{_KIT}/changes", archive=self.fix))
+        return _job(
+            self.environment,
+            name=f"{self.name}/{state}",
+            image=image,
+            command=("bash", "/tests/test.sh"),
+            timeout_sec=self.environment.timeout_sec + _SLACK_SEC,
+            uploads=tuple(uploads),
+            outputs=(f"{_LOGS}/{REPORT}", f"{_LOGS}/{REWARD_TEXT}"),
+        )
+
+    def _tests_of(self, state: State) -> Mapping[str, bytes]:
+        return {
+            **self.tests,
+            "tests/verify.json": verifier_data.written(self.plan.verify[state]),
+            "tests/expected_tests.json": EXPECTED,
+            "tests/test.patch": self.patch,
+        }
+
+
+def _job(of: Environment, /, **more: Any) -> Job:
+    return Job(cpus=of.cpus, memory_mb=of.memory_mb, disk_mb=of.disk_mb, **more)
+
+
+def _prepare_job(change: MinedChange, environment: Environment, image: str, checkout: bytes) -> Job:
+    lines = "".join(f"{line}\n" for line in environment.prepare)
+    script = {"prepare.sh": lines.encode("utf-8", "surrogateescape")}
+    return _job(
+        environment,
+        name=f"mine/{change.id}/prepare",
+        image=image,
+        command=("sh", f"{_KIT}/{_PUT}", environment.workdir),
+        workdir="/",
+        timeout_sec=environment.timeout_sec,
+        network="public" if environment.network else "none",
+        environment=environment.environment,
+        uploads=(_kit(script), Upload(into=f"{_KIT}/checkout", archive=checkout)),
+        keep=True,
+    )
+
+
+def _data(change: MinedChange, environment: Environment) -> dict[str, Any]:
+    """verify.json as a person would write it, but for the command, which is still a template."""
+    return {
+        "version": 1,
+        "workdir": environment.workdir,
+        "base_commit": change.base,
+        "command": list(environment.command),
+        "environment": dict(environment.environment),
+        "timeout_sec": environment.timeout_sec,
+        "reports": list(environment.reports),
+        "protected": {"globs": list(environment.protected)},
+    }
+
+
+def _upstream(history: History, change: MinedChange, environment: Environment) -> _Found:
+    """Raises `ProcessError` where a patch doesn't apply."""
+    base = change.base_tree
+    tests, fix = (history.apply(base, [change.patch(n)]) for n in ("test.patch", "fix.patch"))
+    hidden, fixed = (verifier_data.parse_raw(history.changes(base, t)) for t in (tests, fix))
+    files = history.files(base) if environment.protected else {}
+    asked = {*files, *(each.path for each in hidden)}
+    crlf = crlf_paths(*history.line_ends(tests, asked))
+    upstream = Upstream(files=files, hidden=hidden, crlf=crlf)
+    return _Found(upstream=upstream, fix=fixed, fix_tree=fix)
+
+
+def _checkout(history: History, change: MinedChange, folder: Path) -> bytes:
+    """The base as one archive, `.git` too."""
+    history.checkout(change.base, folder)
+    archive = b"".join(tars.stream(dict(_members(folder))))
+    shutil.rmtree(folder)
+    return archive
+
+
+def _fix(history: History, found: _Found, folder: Path) -> bytes:
+    """What the fix changes, as the verifier takes over what an agent changed."""
+    paths = [each.path for each in found.fix if each.after]
+    history.write_files(found.fix_tree, paths, folder)
+    deleted = "".join(f"{each.path}\0" for each in found.fix if not each.after)
+    files = {
+        "changes.tar": b"".join(tars.stream(dict(_members(folder)))),
+        "deleted": deleted.encode("utf-8", "surrogateescape"),
+    }
+    return tars.pack(files)
+
+
+def _members(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Every file and link below a folder."""
+    for place, folders, files in os.walk(folder):
+        paths = [Path(place, name) for name in (*files, *folders)]
+        for path in paths:
+            if path.is_symlink() or not path.is_dir():
+                yield str(path.relative_to(folder)), path
+
+
+def _unprepared(result: JobResult) -> Judgement:
+    """What it means that a checkout couldn't be prepared."""
+    said = f"prepare: {result.error or _last_words(result.output) or result.status}"
+    if result.status == "timeout":
+        return Judgement(outcome="timeout", reason="prepare: didn't end within its time limit")
+    if result.status == "exited":
+        reason = f"{said} (exit code {result.exit_code})"
+        return Judgement(outcome="nothing-ran", reason=reason)
+    return Judgement(outcome="error", reason=said)
+
+
+def _state_run(result: JobResult) -> StateRun:
+    files = {path.rpartition("/")[2]: tars.unpack_one(a) for path, a in result.outputs.items()}
+    found = verdict(result, files, shipped=True)
+    why = found.why
+    if found.outcome in ("unresolved", "resolved"):
+        report = json.loads(files[REPORT])
+        command = report.get("command") or {}
+        code = command.get("exit_code")
+        changed = any(each.get("kind") == "tests-changed" for each in report["errors"])
+        said = f"{why or 'no test was reported'} (the command ended with {code})"
+        return StateRun(
+            statuses=found.tests,
+            seconds=float(command.get("seconds") or 0.0),
+            why=said,
+            reran=found.reruns_disagreed,
+            tests_changed=changed,
+        )
+    if found.outcome == "timeout":
+        return StateRun(stopped="timeout", why="the test command didn't end within its time limit")
+    if why.startswith(_PATCH_KINDS):
+        return StateRun(stopped="patch-fails", why=why)
+    return StateRun(stopped="error", why=why or found.outcome)
+
+
+def _write(folder: Path, trial: Trial, log: str) -> None:
+    value = json.dumps(to_json(trial), indent=1, sort_keys=True)
+    if log:
+        write_whole(folder / LOG, log.encode("utf-8", "replace"))
+    else:
+        (folder / LOG).unlink(missing_ok=True)
+    write_whole(folder / TRIAL, value.encode("ascii") + b"\n")
+
+
+def _runtime(name: str) -> bytes:
+    return resources.files("kbench_build.runtime").joinpath(name).read_bytes()

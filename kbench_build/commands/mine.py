@@ -1,13 +1,16 @@
 """`kbench mine`: merged pull requests of a repository become candidates for tasks."""
 
 import json
+import sys
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbench_build.commands import mine_run
+from kbench_build.commands.mine_emit import emit_tasks
 from kbench_build.commands.options import FORMAT, ROOT
 from kbench_build.errors import KbenchError
 
@@ -30,7 +33,13 @@ _DATES = ["%Y-%m-%d", "%Y-%m"]
 @click.option("--until", type=click.DateTime(_DATES), help="Merged before this day (UTC).")
 @click.option("--most", type=click.IntRange(1), help="Keep the newest N candidates.")
 @click.option("--preset", default="", help="The language's patterns (default: mine.preset).")
+@click.option("--emit", is_flag=True, help="Write tasks of what is proved and has a statement.")
+@click.option("--force", is_flag=True, help="Also replace tasks that differ.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be kept; write nothing.")
+@click.option("--run", "try_them", is_flag=True, help="Run their tests, before and after the fix.")
+@click.option("--runs", type=click.IntRange(1), default=1, help="Runs of each state (default: 1).")
+@click.option("-n", "jobs", type=click.IntRange(1), default=1, help="Try N at once (default: 1).")
+@click.option("--only", multiple=True, metavar="ID", help="Try this one; may be given again.")
 @ROOT
 @FORMAT
 def mine(
@@ -43,7 +52,13 @@ def mine(
     until: datetime | None,
     most: int | None,
     preset: str,
+    emit: bool,
+    force: bool,
     dry_run: bool,
+    try_them: bool,
+    runs: int,
+    jobs: int,
+    only: tuple[str, ...],
     root: Path,
     style: str,
 ) -> None:
@@ -51,6 +66,10 @@ def mine(
 
     Each is parted into the fix and its tests below mined/ in the dataset. Merge commits, squashed
     commits with (#n) and rebased ones are found; those that are left out keep their reason.
+
+    With --run their tests are run in the images of [[mine.environment]] in kbench.toml; what came
+    of one that was tried stands until something that decided it changes. Exit 1: one couldn't be
+    tried, or an environment's yield drops sharply.
     """
     from kbench_build.rim.history import origin  # noqa: PLC0415 - only when asked for
     from kbench_build.rim.mine_config import load_mine_config  # noqa: PLC0415
@@ -58,6 +77,8 @@ def mine(
     from kbench_build.rules.path_kinds import Patterns  # noqa: PLC0415
     from kbench_build.steps import mine as step  # noqa: PLC0415
 
+    if try_them and dry_run:
+        raise click.UsageError("--dry-run writes nothing, --run keeps what it finds: give one")
     name = repository or repository_of(origin(clone))
     if name.count("/") != 1 or not all(name.split("/")):
         raise KbenchError(f"{clone}: its origin names no repository: add --repository OWNER/NAME")
@@ -78,37 +99,67 @@ def mine(
     folder = step.folder_of(root, name)
     if not dry_run:
         step.write(found, folder)
-    _show(found, name, folder, style, dry_run=dry_run)
+    about = _as_json(found, name)
+    if style == "text":
+        _table(found, name)
+        if not dry_run:
+            click.echo(f"written to {folder}")
+    fine = True
+    if try_them:
+        from kbench_build.steps.try_candidates import Wish  # noqa: PLC0415
+
+        wish = Wish(branch=branch, runs=runs, jobs=jobs, only=only)
+        done = mine_run.tried(root, clone, folder, config=config, wish=wish)
+        fine, about["trials"] = done.fine, done.value
+        if style == "text":
+            done.show()
+    if emit:
+        emitted = emit_tasks(
+            root,
+            repository=name,
+            clone=clone,
+            folder=folder,
+            kept=found.kept,
+            config=config,
+            force=force,
+            dry_run=dry_run,
+        )
+        fine, about["emitted"] = fine and not emitted.open_ends, emitted.value
+        if style == "text":
+            click.echo("\n".join(emitted.lines))
+    if style == "json":
+        click.echo(json.dumps(about, indent=2))
+    sys.exit(0 if fine else 1)
 
 
 def _seconds(day: datetime | None) -> int | None:
     return None if day is None else int(day.replace(tzinfo=UTC).timestamp())
 
 
-def _show(found: "Mined", name: str, folder: Path, style: str, *, dry_run: bool) -> None:
+def _refused(found: "Mined") -> dict[str, int]:
     from kbench_build.rules.mine_filters import REASONS  # noqa: PLC0415
 
     counts = Counter(each.reason for each in found.refused)
-    reasons = {reason: counts[reason] for reason in REASONS if counts[reason]}
-    if style == "json":
-        about = {"repository": name, "merged": found.merged, "refused": reasons}
-        kept = [each.change.id for each in found.kept]
-        click.echo(json.dumps({**about, "beyond": found.beyond, "candidates": kept}, indent=2))
-        return
-    _table(found, name, [(n, REASONS[reason]) for reason, n in reasons.items()])
-    if not dry_run:
-        click.echo(f"written to {folder}")
+    return {reason: counts[reason] for reason in REASONS if counts[reason]}
 
 
-def _table(found: "Mined", name: str, left_out: list[tuple[int, str]]) -> None:
+def _as_json(found: "Mined", name: str) -> dict[str, Any]:
+    about = {"repository": name, "merged": found.merged, "refused": _refused(found)}
+    kept = [each.change.id for each in found.kept]
+    return {**about, "beyond": found.beyond, "candidates": kept}
+
+
+def _table(found: "Mined", name: str) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
+
+    from kbench_build.rules.mine_filters import REASONS  # noqa: PLC0415
 
     table = Table.grid("", "", padding=(0, 1))
     table.columns[0].justify = "right"
     table.add_row(str(found.merged), "merged changes")
-    for number, words in left_out:
-        table.add_row(f"-{number}", words)
+    for reason, number in _refused(found).items():
+        table.add_row(f"-{number}", REASONS[reason])
     if found.beyond:
         table.add_row(f"-{found.beyond}", "older than the newest that were asked for")
     table.add_row(str(len(found.kept)), "candidates", style="bold green")

@@ -43,11 +43,12 @@ def open_dataset(root: Path) -> Dataset:
     except OSError as error:
         raise KbenchError(f"{root / TASKS}: can't be read: {error.strerror}") from error
     return Dataset(
-        root=root, config=load_config(root), tasks=tuple(tasks), manifest=_manifest(root)
+        root=root, config=load_config(root), tasks=tuple(tasks), manifest=read_manifest(root)
     )
 
 
-def _manifest(root: Path) -> str:
+def read_manifest(root: Path) -> str:
+    """The text of `bases/manifest`, empty where there is none."""
     path = root / BASES / "manifest"
     try:
         # Its own line ends are kept: the rules look at them.

@@ -24,7 +24,9 @@ from kbench_build.rules.content import (
     VERIFY,
 )
 from kbench_build.rules.expected_tests import CATEGORIES, RESULTS, STATUSES
+from kbench_build.rules.harden_verify import protected_globs
 from kbench_build.rules.task_toml import HARBOR_VERSIONS
+from kbench_build.runtime.verify_checkout import Globs
 
 PREPARE = "environment/prepare.sh"
 # Where the build puts its scripts, and what an environment's own files lie beside.
@@ -43,15 +45,21 @@ class Setting:
 
     `image` has the tools, `clone` (an image as well) the upstream's repository at `place`, of which
     the task gets what its base reaches (`history` is `ancestors`) or the base alone (`none`).
-    `prepare` are shell commands, a line each; `files` lie at `TOOLS` by their names.
+    `prepare` are shell commands, a line each, which get the variables `exported`; `files` lie at
+    `TOOLS` by their names. The rest means what it means in `verify.json`.
     """
 
     image: str
     clone: str
     place: str
     workdir: str
+    command: tuple[str, ...]
+    reports: tuple[str, ...]
     history: str = "ancestors"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    protected: tuple[str, ...] = ()
     prepare: tuple[str, ...] = ()
+    exported: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
     timeout_sec: float = 600.0
     cpus: float | None = None
@@ -134,6 +142,9 @@ def prepare_script(setting: Setting, base: str) -> str:
     folder = shlex.quote(setting.workdir)
     check = f'bash {TOOLS}/{_CHECK} {folder} "$BASE"\n'
     builds = "".join(f"{line}\n" for line in setting.prepare)
+    if builds:
+        exports = (f"export {n}={shlex.quote(v)}\n" for n, v in setting.exported.items())
+        builds = "".join(exports) + builds
     does = (
         "Checks the base out and builds it once; before and after that, the tree is the base's"
         if builds
@@ -165,6 +176,29 @@ def expected_tests(value: Mapping[str, Any]) -> bytes:
         return (json.dumps(ordered, indent=2) + "\n").encode("ascii")
 
 
+def verify_draft(
+    setting: Setting, base: str, hidden: Iterable[str], fix: Iterable[str]
+) -> dict[str, Any]:
+    """The value of `tests/verify.json`, before what it takes from upstream.
+
+    `hidden` and `fix` are the paths of the two patches: what the fix changes is never protected.
+    """
+    globs = setting.protected or protected_globs(setting.command, hidden, ())
+    chosen = Globs(list(globs))
+    spared = (f"!{path}" for path in sorted(set(fix)) if chosen.matches(path))
+    return {
+        "version": 1,
+        "workdir": setting.workdir,
+        "base_commit": base,
+        "command": list(setting.command),
+        "environment": dict(setting.environment),
+        "timeout_sec": max(1, round(setting.timeout_sec)),
+        "reports": list(setting.reports),
+        "hidden": {},
+        "protected": {"globs": [*globs, *spared], "files": {}},
+    }
+
+
 def task_toml(
     task: str,
     *,
@@ -176,7 +210,9 @@ def task_toml(
 ) -> dict[str, Any]:
     """The value of `task.toml`: what is known, then what each of the pieces says instead."""
     about = {"name": f"{namespace}/{task.lower()}", "description": " ".join(title.split())}
-    limits = {"cpus": setting.cpus, "memory_mb": setting.memory_mb}
+    cpus = setting.cpus
+    whole = int(cpus) if cpus and cpus.is_integer() else cpus
+    limits = {"cpus": whole, "memory_mb": setting.memory_mb}
     value: dict[str, Any] = {
         "schema_version": HARBOR_VERSIONS[-1],
         "task": about,

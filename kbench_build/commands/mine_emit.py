@@ -1,0 +1,150 @@
+"""What `kbench mine --emit` does and says: tasks written of changes that are proved and stated."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kbench_build.model import Finding
+    from kbench_build.rim.mine_config import MineConfig
+    from kbench_build.steps.emit import Emission, Emitted, Fill, Options
+    from kbench_build.steps.hold_upstream import Held
+    from kbench_build.steps.mine import Parted
+    from kbench_build.steps.sync import AtHand
+
+_WORDS = {"new": "written", "same": "as it is", "differs": "replaced", "left-out": "left out"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What came of it: the value for JSON, and whether a task was left that differs."""
+
+    value: Mapping[str, Any]
+    lines: tuple[str, ...]
+    open_ends: bool
+
+
+def emit_tasks(
+    root: Path,
+    *,
+    repository: str,
+    clone: Path,
+    folder: Path,
+    kept: "Sequence[Parted]",
+    config: "MineConfig",
+    force: bool,
+    dry_run: bool,
+) -> Done:
+    """Write the tasks (not in a dry run) and word what was done."""
+    from kbench_build.rim.history import origin  # noqa: PLC0415
+    from kbench_build.steps import emit as step  # noqa: PLC0415
+    from kbench_build.steps import hold_upstream  # noqa: PLC0415
+    from kbench_build.steps.sync import AtHand  # noqa: PLC0415
+
+    upstream = step.Upstream(repository=repository, clone=clone, origin=origin(clone))
+    changes = [step.Change(change=each.change, split=each.split) for each in kept]
+    options = _options(root, config)
+    with TemporaryDirectory(prefix="kbench-emit-") as scratch:
+        filling = _filling(AtHand(root, Path(scratch), [clone]))
+        emission = step.emit(root, folder, upstream, changes, options=options, fill=filling)
+    held = None
+    if emission.needs:
+        held = hold_upstream.hold_upstream(
+            root,
+            repository,
+            clone,
+            origin=upstream.origin,
+            manifest=options.manifest,
+            commit=emission.needs.commit,
+            image=emission.needs.image,
+        )
+    if not dry_run:
+        if held and any(task.state in ("new", "differs") for task in emission.tasks):
+            hold_upstream.write(root, held, clone, force=force)
+        step.write(root, emission, force=force)
+    return _done(root, emission, held, force=force, dry_run=dry_run)
+
+
+def _options(root: Path, config: "MineConfig") -> "Options":
+    from kbench_build.rim.config import load_config  # noqa: PLC0415
+    from kbench_build.rim.dataset import read_manifest  # noqa: PLC0415
+    from kbench_build.rules.manifest import parse_manifest  # noqa: PLC0415
+    from kbench_build.steps.emit import Options  # noqa: PLC0415
+
+    manifest = read_manifest(root)
+    return Options(
+        namespace=load_config(root).namespace,
+        manifest=manifest,
+        bases=parse_manifest(manifest)[0],
+        environments=config.environments,
+        pieces=config.pieces,
+    )
+
+
+def _filling(at_hand: "AtHand") -> "Fill":
+    """What `kbench sync` does to verify.json, for a task that isn't written yet."""
+    from kbench_build.model import Upstream  # noqa: PLC0415
+    from kbench_build.steps.sync import fill  # noqa: PLC0415
+
+    def filled(
+        task: str, data: Mapping[str, Any], hidden: bytes, fix: bytes
+    ) -> "tuple[bytes, tuple[Finding, ...]] | None":
+        upstreams = at_hand.holding(task, data["base_commit"], Upstream())
+        if upstreams is None:
+            return None
+        found = fill(task, data, upstreams, hidden=hidden, fix=fix)
+        return found.written, found.findings
+
+    return filled
+
+
+def _done(
+    root: Path, emission: "Emission", held: "Held | None", *, force: bool, dry_run: bool
+) -> Done:
+    open_ends = any(task.state == "differs" for task in emission.tasks) and not force
+    value = {
+        "tasks": [_as_json(task) for task in emission.tasks],
+        "bases": list(held.new) if held else [],
+        "written": not dry_run,
+    }
+    lines = [line for task in emission.tasks for line in _said(task, force=force)]
+    if held:
+        lines += [f"base     {place}" for place in held.new]
+        lines += [f"note     {note}" for note in held.notes]
+    last = _last_line(emission.tasks, root, force=force, dry_run=dry_run)
+    return Done(value=value, lines=(*lines, last), open_ends=open_ends)
+
+
+def _as_json(task: "Emitted") -> Mapping[str, Any]:
+    found = {"change": task.change, "task": task.task, "state": task.state, "reason": task.reason}
+    lists = {"differs": task.differs, "strange": task.strange, "notes": task.notes}
+    return found | {name: list(items) for name, items in lists.items()}
+
+
+def _said(task: "Emitted", *, force: bool) -> Iterable[str]:
+    place = f"tasks/{task.task}"
+    if task.state == "left-out":
+        yield f"left out {task.change}: {task.reason}"
+    elif task.state == "differs":
+        how = "is replaced" if force else "stays as it is; --force replaces it"
+        yield f"differs  {place}: {', '.join(task.differs)}: {how}"
+    else:
+        yield f"{task.state:<8} {place}"
+    if task.strange:
+        yield f"note     {place}: not ours, left alone: {', '.join(task.strange)}"
+    yield from (f"note     {place}: {note}" for note in task.notes if task.state == "new")
+
+
+def _last_line(tasks: "Sequence[Emitted]", root: Path, *, force: bool, dry_run: bool) -> str:
+    states: Counter[str] = Counter(task.state for task in tasks)
+    words = {**_WORDS, **({} if force else {"differs": "that differ"})}
+    words |= {"new": "to write", "differs": "that would differ"} if dry_run else {}
+    said = ", ".join(f"{states[s]} {word}" for s, word in words.items() if states[s])
+    line = f"tasks: {said or 'none'}"
+    if dry_run or not (states["new"] or (force and states["differs"])):
+        return line
+    first = "" if (root / "dodo.py").exists() else "kbench init, then "
+    return f"{line}; next: {first}doit validate build_images seal selfcheck"

@@ -213,6 +213,23 @@ DEFECTS: list[tuple[str, str, Break, str, str]] = [
     ("layout/leftover", "plain", write("notes.txt", ""), "notes.txt", ""),
     ("layout/leftover", "plain", write("drafts/instruction.md", ""), "drafts/instruction.md", ""),
     (
+        "layout/compose",
+        "plain",
+        write("environment/docker-compose.yaml", "services:\n  main:\n"),
+        "environment/docker-compose.yaml",
+        "line 2",
+    ),
+    (
+        "layout/compose-image",
+        "plain",
+        write(
+            "environment/docker-compose.yml",
+            "x-base: &base\n  image: kotlin-bench/gone:dev\nservices:\n  main:\n    <<: *base\n",
+        ),
+        "environment/docker-compose.yml",
+        "line 2",
+    ),
+    (
         "layout/script-line-ends",
         "plain",
         write("solution/solve.sh", "cd /app\nls\r\npatch < fix.patch\n"),
@@ -767,6 +784,23 @@ SOUND: list[tuple[str, str, Break]] = [
         both(
             remove("environment/Dockerfile"),
             write("environment/docker-compose.yaml", "services: {}\n"),
+        ),
+    ),
+    (
+        "a compose file that builds the image it names",
+        "plain",
+        write(
+            "environment/docker-compose.yaml",
+            "services:\n  main: {build: ., image: 'kotlin-bench/mine:1'}\n"
+            "  side: {image: 'kotlin-bench/mine:1'}\n",
+        ),
+    ),
+    (
+        "an image that no service of a compose file is given",
+        "plain",
+        write(
+            "environment/docker-compose.yaml",
+            "services:\n  main:\n    build: .\n    labels:\n      image: kotlin-bench/gone:1\n",
         ),
     ),
     (

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from kbench_build.rules.build_context import takes
 from kbench_build.rules.content import (
@@ -21,12 +22,14 @@ from kbench_build.rules.content import (
 from kbench_build.rules.findings import Check, Spot
 from kbench_build.rules.images import base_image, task_image
 
+if TYPE_CHECKING:
+    from kbench_build.rules.compose import ComposeFile
+
 # Docker cuts a tag at 128 characters; the first may be no dot or dash; doit reads `=` in names.
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 # What archives and most systems take, with a release's own folders in front.
 _LONGEST = 512
 _COMPOSE = ("environment/docker-compose.yaml", "environment/docker-compose.yml")
-_COMPOSE_IMAGE = re.compile(r"\s*(?:-\s*)?image:\s*[\"']?([^\s\"'#]+)")
 # Of so many lines, so large a part of all must be the same.
 _TELLING_LINES, _NEARLY = 3, 0.7
 _BOTH = (TASK, INSTRUCTION, TEST)
@@ -196,14 +199,28 @@ def _unnamed(task: Content, name: str, reader: str, known: set[str] | frozenset[
     return f"is named nowhere in {reader}"
 
 
-def _compose(task: Content) -> Iterator[Spot]:
+def _compose_files(task: Content) -> "Iterator[tuple[str, ComposeFile]]":
     for path in _COMPOSE:
-        text = task.data.get(path, b"").decode("utf-8", "replace")
-        for number, line in enumerate(text.splitlines(), 1):
-            match = _COMPOSE_IMAGE.match(line)
-            if match and _is_nobodys(task, match[1]):
-                message = f"names the image {match[1]}, which nothing builds"
-                yield Spot(file=path, where=f"line {number}", message=message)
+        if path in task.data:
+            from kbench_build.rules.compose import read_compose  # noqa: PLC0415 - few tasks have one
+
+            yield path, read_compose(task.data[path])
+
+
+def _refused_compose(task: Content) -> Iterator[Spot]:
+    for path, found in _compose_files(task):
+        for problem in found.problems:
+            where = f"line {problem.line}" if problem.line else ""
+            yield Spot(file=path, where=where, message=problem.message)
+
+
+def _compose(task: Content) -> Iterator[Spot]:
+    for path, found in _compose_files(task):
+        built = {service.image for service in found.services if service.builds}
+        for image, line in dict.fromkeys((s.image, s.line) for s in found.services):
+            if image and image not in built and _is_nobodys(task, image):
+                message = f"names the image {image}, which nothing builds"
+                yield Spot(file=path, where=f"line {line}", message=message)
 
 
 def _is_nobodys(task: Content, image: str) -> bool:
@@ -312,6 +329,13 @@ CHECKS: tuple[Check[Content], ...] = (
         why="Files that nothing uses mislead readers, and may show what should be hidden.",
         mend="Delete it, or use it.",
         find=_leftovers,
+    ),
+    Check(
+        id="layout/compose",
+        severity="error",
+        why="Compose refuses such a file, and so every run of the task that goes by it fails.",
+        mend="Mend it (`docker compose config` says what Compose reads), or delete it.",
+        find=_refused_compose,
     ),
     Check(
         id="layout/compose-image",

@@ -55,6 +55,7 @@ SOURCES = (
     "rules/build_context.py",
     "rules/build_lines.py",
     "rules/catalogue.py",
+    "rules/compose.py",
     "rules/content.py",
     "rules/dataset_checks.py",
     "rules/dockerfile.py",
@@ -91,6 +92,7 @@ SOURCES = (
     "rules/test_commands.py",
     "rules/traits.py",
     "rules/verifier.py",
+    "rules/yaml_nodes.py",
     "steps/validate.py",
 )
 

@@ -13,35 +13,30 @@ from typing import NamedTuple
 
 from kbench_build.rules.content import DOCKERFILE, FIX, INSTRUCTION, TASK, TEST_PATCH, Content
 from kbench_build.rules.findings import Check, Spot
+from kbench_build.rules.fix_references import (
+    HEX,
+    LINK,
+    SHORTEST_ID,
+    WHOLE_ID,
+    Number,
+    change_links,
+    ids_among,
+    names_change,
+    numbers,
+)
 from kbench_build.rules.names import SOURCE, is_telling
 from kbench_build.rules.origin import Origin
 from kbench_build.rules.patch_checks import kind_of
 from kbench_build.rules.patches import FilePatch
 
-_SHORTEST_ID = 7
-_WHOLE_ID = 64
 _DISTINCT = 24
 _LONGEST = 1_000
 _MOST_READ = 1 << 18
 _MOST_LINES = 20_000
-# A number below this may count anything: steps, examples.
-_SMALL = 10
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _SPAN = re.compile(r"`([^`\n]+)`")
 _MARKER = re.compile(r"\s*(?:>\s*)*(?:[-*+]\s+|\d+[.)]\s+)?")
-_LINK = re.compile(
-    r"(?<![\w.-])(?P<owner>[\w.-]{1,100})/(?P<name>[\w.-]{1,100})/(?:-/)?"
-    r"(?P<kind>pulls?|pull-requests|merge_requests|issues)/(?P<number>\d+)"
-)
-_NUMBER = re.compile(
-    r"(?<![\w.&/#!-])(?P<repository>[\w.-]{1,100}/[\w.-]{1,100})?"
-    r"(?P<word>(?:issue|bug|pr|pull request|mr|merge request|fix(?:es|ed)?|close[sd]?"
-    r"|resolve[sd]?)[ \t:]+|gh-)?[#!]?(?P<number>\d+)(?![\w-])",
-    re.IGNORECASE,
-)
 _ISSUE_WORD = re.compile(r"issue|bug|fix(?:es|ed)?|close[sd]?|resolve[sd]?")
-_DIGIT = re.compile(r"\d")
-_HEX = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{7,64}(?![0-9A-Za-z])")
 _COMMIT = re.compile(rb"(?<![0-9A-Za-z])[0-9a-f]{40}(?![0-9A-Za-z])")
 _MAIL = re.compile(rb"^From ([0-9a-f]{40}) ", re.MULTILINE)
 _CODE = re.compile(rb"[(){}=;\[\]]")
@@ -113,43 +108,24 @@ def _fix_links(task: Content) -> Iterator[Spot]:
     if origin.change is None:
         return
     for line in _lines(task):
-        for match in _LINK.finditer(line.text):
-            if _is_change(match, origin):
-                yield _spot(line.number, f"links to the change that fixes it: {match[0]!r}")
-        for name, _ in _numbers(line, origin):
-            if name == origin.change and name not in origin.issues:
-                yield _spot(line.number, f"names the change that fixes it: #{name}")
+        for match in change_links(line.text, origin):
+            yield _spot(line.number, f"links to the change that fixes it: {match[0]!r}")
+        for found in _numbers(line, origin):
+            if names_change(found.number, origin):
+                yield _spot(line.number, f"names the change that fixes it: #{found.number}")
 
 
-def _is_change(match: re.Match[str], origin: Origin) -> bool:
-    """Whether a link leads to the change. A forge shows a change under its issues' address too."""
-    is_issue = match["kind"] == "issues" and match["number"] in origin.issues
-    return (
-        origin.is_repository(match["owner"], match["name"])
-        and match["number"] == origin.change
-        and not is_issue
-    )
-
-
-def _numbers(line: _Line, origin: Origin) -> Iterator[tuple[str, str]]:
-    """(number, word before it) for what a line of prose says of the own repository's changes."""
-    if line.code or not _DIGIT.search(line.text):
-        return
-    for match in _NUMBER.finditer(_SPAN.sub(" ", line.text)):
-        repository, word = match["repository"], (match["word"] or "").strip(" \t:").lower()
-        if repository and not origin.is_repository(*repository.split("/", 1)):
-            continue
-        marked = match[0][: match.start("number") - match.start()].endswith(("#", "!"))
-        said = word and (marked or word in {"gh-", "pr", "mr"})
-        if repository or said or (marked and int(match["number"][:9]) >= _SMALL):
-            yield match["number"], word
+def _numbers(line: _Line, origin: Origin) -> Iterator[Number]:
+    """What a line of prose says of the own repository's changes; code says nothing."""
+    return iter(()) if line.code else numbers(line.text, origin)
 
 
 def _fix_ids(task: Content) -> Iterator[Spot]:
     known = _ids_of_fix(task)
     for line in _lines(task):
-        for run in _HEX.findall(line.text) if known or task.later else ():
-            if not run.isdecimal() and any(each.startswith(run) for each in known):
+        of_fix = {match[0] for match in ids_among(line.text, known)}
+        for run in HEX.findall(line.text) if known or task.later else ():
+            if run in of_fix:
                 yield _spot(line.number, f"holds {run!r}, an id of the fix")
             elif run in task.later:
                 yield _spot(line.number, f"holds {run!r}, a commit that comes after the base")
@@ -157,8 +133,8 @@ def _fix_ids(task: Content) -> Iterator[Spot]:
 
 def ids_said(task: Content) -> frozenset[str]:
     """What may be ids of commits in the instruction."""
-    runs = (run for line in _lines(task) for run in _HEX.findall(line.text))
-    return frozenset(run for run in runs if not run.isdecimal() and len(run) <= _WHOLE_ID)
+    runs = (run for line in _lines(task) for run in HEX.findall(line.text))
+    return frozenset(run for run in runs if not run.isdecimal() and len(run) <= WHOLE_ID)
 
 
 def _ids_of_fix(task: Content) -> frozenset[str]:
@@ -172,7 +148,7 @@ def _ids_of_fix(task: Content) -> frozenset[str]:
         ids |= {each.decode() for data in recipes for each in _COMMIT.findall(data)}
     patches = (patch for patch in (task.fix, task.test) if patch is not None)
     ids |= {file.new_blob or "" for patch in patches for file in patch.files}
-    known = (each for each in ids if len(each) >= _SHORTEST_ID and each.strip("0"))
+    known = (each for each in ids if len(each) >= SHORTEST_ID and each.strip("0"))
     return frozenset(known) - {origin.base}
 
 
@@ -298,10 +274,10 @@ def _unlisted(task: Content) -> Iterator[Spot]:
     origin = task.origin
     seen = {*origin.issues, origin.change}
     for line in _lines(task):
-        links = (m for m in _LINK.finditer(line.text) if m["kind"] == "issues")
+        links = (m for m in LINK.finditer(line.text) if m["kind"] == "issues")
         own = (m["number"] for m in links if origin.is_repository(m["owner"], m["name"]))
         # A bare number may be any earlier change that the text speaks of.
-        said = (number for number, word in _numbers(line, origin) if _ISSUE_WORD.fullmatch(word))
+        said = (n.number for n in _numbers(line, origin) if _ISSUE_WORD.fullmatch(n.word))
         keys = origin.tracker.findall(line.text) if origin.tracker else ()
         for name in (*own, *said, *keys):
             if name not in seen:

@@ -8,6 +8,7 @@ import click
 
 from kbench_build.errors import KbenchError
 from kbench_build.rim.dataset import TASKS, Dataset, open_dataset, read_task_toml
+from kbench_build.rules.tables import table
 
 if TYPE_CHECKING:
     from kbench_build.rules.starter import Adopted
@@ -69,8 +70,8 @@ def _look(dataset: Dataset) -> "Adopted":
         task: _text(dataset.root / TASKS / task / "environment" / "Dockerfile")
         for task in dataset.tasks
     }
-    named = (_table(document, "environment").get("docker_image") for document in documents.values())
-    sources = (_table(_table(d, "metadata"), "source") for d in documents.values())
+    named = (table(document, "environment").get("docker_image") for document in documents.values())
+    sources = (table(d, "metadata", "source") for d in documents.values())
     return Adopted(
         folder=dataset.root.resolve().name,
         bases=parse_manifest(dataset.manifest)[0],
@@ -93,8 +94,3 @@ def _text(path: Path) -> str:
     from kbench_build.rim.task_files import read_text  # noqa: PLC0415
 
     return read_text(path, _MOST_BYTES)
-
-
-def _table(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = document.get(key)
-    return value if isinstance(value, Mapping) else {}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from kbench_build.rules import harbor
+from kbench_build.rules.tables import table
 
 Part = Literal["instruction", "environment", "solution", "tests", "metadata"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -42,8 +43,8 @@ class AboutTask:
 
 def about_task(document: Mapping[str, Any]) -> AboutTask:
     """Read the facts; values of another type than expected count as silence."""
-    name = _table(document, "task").get("name")
-    source = _table(_table(document, "metadata"), "source")
+    name = table(document, "task").get("name")
+    source = table(document, "metadata", "source")
     return AboutTask(
         harbor_name=name if harbor.is_name(name) else None,
         settings={k: _jsonable(v) for k, v in document.items() if k not in _METADATA_KEYS},
@@ -77,11 +78,6 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[f"{prefix}{key}"] = value
     return found
-
-
-def _table(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = document.get(key)
-    return value if isinstance(value, Mapping) else {}
 
 
 def _text(table: Mapping[str, Any], key: str) -> str:

@@ -24,7 +24,7 @@ from kbench_build.rules import (
 from kbench_build.rules.content import DOCKERFILE, Content
 from kbench_build.rules.findings import Check, run_checks
 from kbench_build.rules.recipes import base_commit
-from kbench_build.rules.task_toml import table
+from kbench_build.rules.tables import table
 
 TASK_CHECKS: tuple[Check[Content], ...] = (
     *layout.CHECKS,

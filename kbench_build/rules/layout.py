@@ -21,6 +21,7 @@ from kbench_build.rules.content import (
 )
 from kbench_build.rules.findings import Check, Spot
 from kbench_build.rules.images import base_image, task_image
+from kbench_build.rules.tables import table
 
 if TYPE_CHECKING:
     from kbench_build.rules.compose import ComposeFile
@@ -67,7 +68,7 @@ def _required(task: Content) -> Iterator[Spot]:
     for path in _REQUIRED[task.form]:
         if path not in task.files and not (path == TEST and _tests_elsewhere(task)):
             yield Spot(file=path, message=f"is missing; a task of the form {task.form!r} needs it")
-    has_image = isinstance(_environment(task).get("docker_image"), str)
+    has_image = isinstance(table(task.config, "environment").get("docker_image"), str)
     if not has_image and not any(path in task.files for path in (DOCKERFILE, *_COMPOSE)):
         yield Spot(
             file=DOCKERFILE,
@@ -79,11 +80,6 @@ def _required(task: Content) -> Iterator[Spot]:
 def _tests_elsewhere(task: Content) -> bool:
     """Whether the tests of a Harbor task stand in its steps, or in an image of their own."""
     return any(p.startswith("steps/") for p in task.files) or "tests/Dockerfile" in task.files
-
-
-def _environment(task: Content) -> Mapping[str, object]:
-    value = (task.config or {}).get("environment")
-    return value if isinstance(value, dict) else {}
 
 
 def _unreadable(task: Content) -> Iterator[Spot]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kbench_build.rules.tables import table
+
 DEFAULT_TIMEOUT_SEC = 600.0
 _TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
 _UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
@@ -39,7 +41,7 @@ class Limits:
 
 def limits(task_toml: Mapping[str, Any]) -> Limits:
     """Read the settings; a value of the wrong type counts as missing (validation names it)."""
-    environment = _table(task_toml, "environment")
+    environment = table(task_toml, "environment")
     notes: list[str] = []
     return Limits(
         build_timeout_sec=_number(environment, "build_timeout_sec") or DEFAULT_TIMEOUT_SEC,
@@ -54,11 +56,11 @@ def limits(task_toml: Mapping[str, Any]) -> Limits:
 
 
 def _phase(task_toml: Mapping[str, Any], name: str, variables: str, notes: list[str]) -> Phase:
-    table, environment = _table(task_toml, name), _table(task_toml, "environment")
-    wanted = {**_table(environment, "env"), **_table(_table(task_toml, variables), "env")}
+    section, environment = table(task_toml, name), table(task_toml, "environment")
+    wanted = {**table(environment, "env"), **table(task_toml, variables, "env")}
     return Phase(
-        timeout_sec=_number(table, "timeout_sec") or DEFAULT_TIMEOUT_SEC,
-        network=_network(table, environment, name, notes),
+        timeout_sec=_number(section, "timeout_sec") or DEFAULT_TIMEOUT_SEC,
+        network=_network(section, environment, name, notes),
         environment=dict(_literal(wanted, notes)),
     )
 
@@ -91,11 +93,6 @@ def _literal(wanted: Mapping[str, Any], notes: list[str]) -> Iterator[tuple[str,
             yield key, match[2]
         else:
             notes.append(f"variable {key}: comes from the host, left out")
-
-
-def _table(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = document.get(key)
-    return value if isinstance(value, Mapping) else {}
 
 
 def _number(table: Mapping[str, Any], key: str) -> float | None:

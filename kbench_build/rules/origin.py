@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kbench_build.rules.tables import table
+
 _ID = re.compile(r"(?P<owner>.+?)(?:__|_)(?P<name>.+)-(?P<number>\d+)")
 _ISSUE = re.compile(r"/issues/(\d+)(?:[/?#].*)?$")
 _KEY = re.compile(r"/([A-Z][A-Z0-9]+)-(\d+)(?:[/?#].*)?$")
@@ -40,9 +42,7 @@ class Origin:
 
 def source_of(config: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """The table `[metadata.source]`, empty where there is none."""
-    metadata = (config or {}).get("metadata")
-    source = metadata.get("source") if isinstance(metadata, Mapping) else None
-    return source if isinstance(source, Mapping) else {}
+    return table(config, "metadata", "source")
 
 
 def origin_of(task: str, config: Mapping[str, Any] | None) -> Origin:

@@ -9,6 +9,7 @@ from kbench_build.rules.content import DOCKERFILE, FIX, Content
 from kbench_build.rules.dockerfile import Copy, Instruction, copies, images, stages
 from kbench_build.rules.findings import Check, Spot
 from kbench_build.rules.patches import Patch
+from kbench_build.rules.tables import table
 
 # Lines of so many characters are hardly the same by chance, and so many of them aren't at all.
 _DISTINCT = 16
@@ -92,9 +93,7 @@ def _pinned(task: Content) -> Iterator[Spot]:
 
 def base_commit(config: Mapping[str, object] | None) -> str | None:
     """The base commit that task.toml names, None where it names none."""
-    metadata = (config or {}).get("metadata")
-    source = metadata.get("source") if isinstance(metadata, dict) else None
-    commit = source.get("base_commit") if isinstance(source, dict) else None
+    commit = table(config, "metadata", "source").get("base_commit")
     return commit if isinstance(commit, str) else None
 
 

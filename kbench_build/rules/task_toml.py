@@ -8,6 +8,7 @@ from typing import Any
 from kbench_build.rules.content import TASK, Content
 from kbench_build.rules.findings import Check, Spot
 from kbench_build.rules.recipes import base_commit
+from kbench_build.rules.tables import table
 
 HARBOR_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -21,14 +22,6 @@ _SOURCE = (
     "code_change_url",
     "base_commit",
 )
-
-
-def table(value: Mapping[str, Any] | None, *keys: str) -> Mapping[str, Any]:
-    """A table inside tables; empty where it is missing or something else stands there."""
-    here: Any = value or {}
-    for key in keys:
-        here = here.get(key) if isinstance(here, Mapping) else None
-    return here if isinstance(here, Mapping) else {}
 
 
 def _version(task: Content) -> Iterator[Spot]:

@@ -10,6 +10,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from kbench_build import digest
+from kbench_build.rules.tables import table
 
 _LONGEST = 200
 _SECTIONS = ("environment", "agent", "verifier")
@@ -44,7 +45,7 @@ def from_text(text: str) -> Traits:
 
 def traits_of(document: Mapping[str, Any], fix: bytes) -> Traits:
     """The traits of a task, from its task.toml and its gold patch."""
-    source = _table(_table(document, "metadata"), "source")
+    source = table(document, "metadata", "source")
     owner, name = _word(source, "repository_owner"), _word(source, "repository_name")
     return Traits(
         repository=f"{owner}/{name}".lower() if owner and name else "",
@@ -62,10 +63,10 @@ def sections(network: str) -> Mapping[str, tuple[str, str]]:
 
 def _network(document: Mapping[str, Any]) -> Iterator[str]:
     for name in _SECTIONS:
-        table = _table(document, name)
-        mode, hosts = _word(table, "network_mode"), table.get("allowed_hosts")
-        if not mode and isinstance(table.get("allow_internet"), bool):
-            mode = "public" if table["allow_internet"] else "no-network"
+        section = table(document, name)
+        mode, hosts = _word(section, "network_mode"), section.get("allowed_hosts")
+        if not mode and isinstance(section.get("allow_internet"), bool):
+            mode = "public" if section["allow_internet"] else "no-network"
         listed = sorted(set(map(str, hosts))) if isinstance(hosts, list) else []
         yield f"{mode or _UNSET}+{digest.of_json(listed)[:12]}" if listed else mode or _UNSET
 
@@ -80,11 +81,6 @@ def _changed(patch: bytes) -> str:
 _CHANGED = re.compile(
     rb"^(?:[+-]|rename |copy |literal |delta |[A-Za-z][^ \n]{40}).*$", re.MULTILINE
 )
-
-
-def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, Mapping) else {}
 
 
 def _word(table: Mapping[str, Any], key: str) -> str:

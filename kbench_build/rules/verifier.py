@@ -7,7 +7,7 @@ from kbench_build.rules.content import DOCKERFILE, FIX, TASK, TEST_PATCH, VERIFY
 from kbench_build.rules.findings import Check, Spot
 from kbench_build.rules.patches import FilePatch
 from kbench_build.rules.recipes import base_commit
-from kbench_build.rules.task_toml import table
+from kbench_build.rules.tables import table
 from kbench_build.runtime.verify_checkout import Globs
 
 _GIT_MODES = frozenset({"100644", "100755", "120000"})

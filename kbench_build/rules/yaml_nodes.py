@@ -77,13 +77,14 @@ class _Document:
         self._known: dict[str, tuple[Node, int]] = {}
 
     def take(self, event: Any) -> None:
+        begins, ends = event.start_mark, event.end_mark
         match event:
             case events.AliasEvent():
                 self._repeat(event)
             case events.ScalarEvent():
                 # What is in quotes is text, whatever it looks like.
                 tag = event.tag or (_STRING if event.style else "")
-                node = ScalarNode(tag, event.value, event.start_mark, event.end_mark)
+                node = ScalarNode(tag, event.value, begins, ends)
                 self._name(event.anchor, node, 1)
                 self._add(node, 1)
             case events.MappingStartEvent() | events.SequenceStartEvent():

@@ -17,6 +17,7 @@ from kbench_build.rim.task_files import read_text
 from kbench_build.rim.tree import TreeIndex, listing, scan_tree
 from kbench_build.rules.dockerfile import images, parse_dockerfile
 from kbench_build.rules.manifest import parse_manifest
+from kbench_build.rules.tables import table
 
 _LARGEST = 1 << 20
 _PARTS = ("instruction", "environment", "solution", "tests", "settings", "metadata")
@@ -125,7 +126,7 @@ def _describe_task(folder: Path) -> Mapping[str, Any]:
         "digest": digest.of_tree(files),
         "parts": parts,
         "froms": list(images(parse_dockerfile(dockerfile))),
-        "has_image": bool(dockerfile or _table(document, "environment").get("docker_image")),
+        "has_image": bool(dockerfile or table(document, "environment").get("docker_image")),
         "base_commit": _base_commit(document),
         "upstream": asdict(upstream_of(document)),
         "checked_out": checked_out(document, scripts),
@@ -155,13 +156,8 @@ def _task_toml(folder: Path) -> tuple[Mapping[str, Any], str, str]:
 
 
 def _base_commit(document: Mapping[str, Any]) -> str | None:
-    commit = _table(_table(document, "metadata"), "source").get("base_commit")
+    commit = table(document, "metadata", "source").get("base_commit")
     return commit if isinstance(commit, str) else None
-
-
-def _table(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = document.get(key)
-    return value if isinstance(value, Mapping) else {}
 
 
 def _plain(value: Any) -> Any:

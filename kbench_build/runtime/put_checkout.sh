@@ -1,9 +1,9 @@
 #!/bin/sh
-# Puts a checkout in the place of whatever an image has there, and prepares it for its tests.
+# Puts a checkout in the place of whatever an image has there, and goes on in it.
 #
 # Usage: put_checkout.sh [FOLDER]   /kbench/checkout becomes FOLDER, in which the lines of
-# /kbench/prepare.sh run; nothing of /kbench stays. Without FOLDER it only looks at the image. Ends
-# with 3 where the image lacks what the verifier needs, and names it on the last line.
+# /kbench/then.sh run. Without FOLDER it only looks at the image. Ends with 3 where the image lacks
+# what the verifier needs, and names it on the last line.
 set -eu
 lacking=
 for tool in bash git python3; do
@@ -18,7 +18,7 @@ rm -rf -- "$1"
 mkdir -p -- "$1"
 rmdir -- "$1"
 mv -- /kbench/checkout "$1"
-lines=$(cat /kbench/prepare.sh)
-rm -rf /kbench
+lines=$(cat /kbench/then.sh)
+rm -f /kbench/then.sh /kbench/put_checkout.sh
 cd -- "$1"
 exec sh -euc "$lines"

@@ -15,7 +15,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -55,13 +56,15 @@ _SLACK_SEC = 300.0
 _LOOK_SEC = 120.0
 _LACKS_TOOLS = 3
 _PATCH_KINDS = ("hidden-patch:", "post-image:")
+# More than this isn't sent to every container: an image that holds it costs less.
+_SENT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
     """A candidate and what came of it. `kept`: by an earlier run.
 
-    `seconds` is what this run took for it, `added` what that was beside the test commands.
+    `seconds` is what this run took for it, `added` what of that its containers didn't run.
     """
 
     id: str
@@ -288,13 +291,13 @@ class _Trier:
         if kept:
             return Tried(id=change.id, trial=kept, kept=True)
         began = time.monotonic()
-        trial, log = self._trial(change, environment)
+        told = _Told()
+        trial = self._trial(change, environment, told)
         if self.stopped.is_set():
             raise _StoppedError
-        _write(change.folder, trial, log)
+        _write(change.folder, trial, told.log)
         seconds = time.monotonic() - began
-        busy = sum(s for each in trial.seconds.values() for s in each)
-        return Tried(id=change.id, trial=trial, seconds=seconds, added=seconds - busy)
+        return Tried(id=change.id, trial=trial, seconds=seconds, added=seconds - told.seconds)
 
     def kept(self, change: MinedChange, environment: Environment | None) -> Trial | None:
         """What an earlier run found, where nothing that decided it has changed."""
@@ -324,45 +327,43 @@ class _Trier:
         }
         return digest.of_json(value)
 
-    def _trial(self, change: MinedChange, environment: Environment | None) -> tuple[Trial, str]:
-        runs: dict[State, list[StateRun]] = {state: [] for state in STATES}
-        log: list[str] = []
+    def _trial(self, change: MinedChange, environment: Environment | None, told: "_Told") -> Trial:
         if environment is None:
             reason = "no environment of kbench.toml serves its base"
             found = Judgement(outcome="no-environment", reason=reason)
         else:
-            found = self._found(change, environment, runs, log)
-        trial = Trial(
+            found = self._found(change, environment, told)
+        return Trial(
             key=self._key(change, environment),
             environment=environment.name if environment else "",
             merged=change.merged,
             outcome=found.outcome,
             reason=found.reason,
-            runs=len(runs["fix"]),
-            seconds={s: tuple(round(r.seconds, 3) for r in each) for s, each in runs.items()},
+            runs=len(told.runs["fix"]),
+            seconds={s: tuple(round(r.seconds, 3) for r in each) for s, each in told.runs.items()},
             expected=found.expected,
             unsteady=found.unsteady,
         )
-        return trial, "" if found.outcome == "valid" else "\n".join(log)
 
-    def _found(
-        self,
-        change: MinedChange,
-        environment: Environment,
-        runs: Mapping[State, list[StateRun]],
-        log: list[str],
-    ) -> Judgement:
+    def _found(self, change: MinedChange, environment: Environment, told: "_Told") -> Judgement:
         with TemporaryDirectory(dir=self._scratch) as scratch:
             ready = self._ready(change, environment, Path(scratch))
-            if isinstance(ready, Judgement):
-                return ready
-            prepared = self._run(ready.prepare.pop(), log)
-            if not prepared.image:
-                return _unprepared(prepared)
-            try:
-                return self._rounds(ready, prepared.image, runs, log)
-            finally:
-                self.engine.discard(prepared.image)
+        if isinstance(ready, Judgement):
+            return ready
+        if not environment.prepare and ready.size * len(STATES) * self._runs <= _SENT_BYTES:
+            place = _Place(
+                image=self._images[environment.name],
+                command=_put(environment),
+                uploads=ready.put.pop()(("exec bash /tests/test.sh",)),
+            )
+            return self._rounds(ready, place, told)
+        prepared = self._run(_prepare_job(ready, self._images[environment.name]), told)
+        if not prepared.image:
+            return _unprepared(prepared)
+        try:
+            return self._rounds(ready, _Place(image=prepared.image), told)
+        finally:
+            self.engine.discard(prepared.image)
 
     def _ready(
         self, change: MinedChange, environment: Environment, scratch: Path
@@ -391,30 +392,26 @@ class _Trier:
             environment=environment,
             plan=planned,
             name=f"mine/{change.id}",
-            prepare=[_prepare_job(change, environment, self._images[environment.name], checkout)],
+            size=len(checkout),
+            put=[partial(_put_uploads, checkout)],
             tests=self._shipped,
             patch=change.patch("test.patch"),
             fix=fix,
         )
 
-    def _rounds(
-        self,
-        ready: "_Ready",
-        image: str,
-        runs: Mapping[State, list[StateRun]],
-        log: list[str],
-    ) -> Judgement:
+    def _rounds(self, ready: "_Ready", place: "_Place", told: "_Told") -> Judgement:
         """Run every state as often as asked for, but no more than it takes to refuse it."""
         files, ran_before = ready.plan.files, ready.plan.ran_before
         while True:
-            log.clear()
             for state in ready.plan.verify:
-                runs[state].append(_state_run(self._run(ready.job(state, image), log)))
-            found = judge(runs, files=files, ran_before=ran_before)
-            if found.outcome != "valid" or len(runs["fix"]) == self._runs:
+                result = self._run(ready.job(state, place), told)
+                told.runs[state].append(_state_run(result))
+            found = judge(told.runs, files=files, ran_before=ran_before)
+            if found.outcome != "valid" or len(told.runs["fix"]) == self._runs:
                 return found
+            told.output.clear()
 
-    def _run(self, job: Job, log: list[str]) -> JobResult:
+    def _run(self, job: Job, told: "_Told") -> JobResult:
         if self.stopped.is_set():
             raise _StoppedError
         result = self.engine(job)
@@ -422,8 +419,31 @@ class _Trier:
             if result.image:
                 self.engine.discard(result.image)
             raise _StoppedError
-        log.append(f"== {job.name}: {result.status} {result.error}\n{result.output}")
+        told.output.append(f"== {job.name}: {result.status} {result.error}\n{result.output}")
+        told.seconds += result.seconds
         return result
+
+
+@dataclass(kw_only=True)
+class _Told:
+    """What the containers of one candidate have told so far."""
+
+    runs: dict[State, list[StateRun]] = field(default_factory=lambda: {s: [] for s in STATES})
+    output: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def log(self) -> str:
+        return "\n".join(self.output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where the verifier runs: an image with the checkout, or one to put it into first."""
+
+    image: str
+    command: tuple[str, ...] = ("bash", "/tests/test.sh")
+    uploads: tuple[Upload, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -443,27 +463,31 @@ class _Found:
 class _Ready:
     """A candidate whose containers can be started.
 
-    `prepare` holds one job, which is taken out when it runs: the whole checkout is in it.
+    `put` holds what makes the uploads of the checkout, of `size` bytes, and is taken out when that
+    is done: nothing else then holds it.
     """
 
     name: str
     environment: Environment
     plan: Plan
-    prepare: list[Job]
+    size: int
+    put: list[Callable[[Sequence[str]], tuple[Upload, ...]]]
     tests: Mapping[str, bytes]
     patch: bytes
     fix: bytes
 
-    def job(self, state: State, image: str) -> Job:
+    def job(self, state: State, place: _Place) -> Job:
         """The verifier's run in one state."""
-        uploads = [Upload(into="/", archive=tars.pack(self._tests_of(state)))]
+        tests = Upload(into="/", archive=tars.pack(self._tests_of(state)))
+        uploads = [tests, *place.uploads]
         if state == "fix":
             uploads.append(Upload(into=f"{_KIT}/changes", archive=self.fix))
         return _job(
             self.environment,
             name=f"{self.name}/{state}",
-            image=image,
-            command=("bash", "/tests/test.sh"),
+            image=place.image,
+            command=place.command,
+            workdir="/",
             timeout_sec=self.environment.timeout_sec + _SLACK_SEC,
             uploads=tuple(uploads),
             outputs=(f"{_LOGS}/{REPORT}", f"{_LOGS}/{REWARD_TEXT}"),
@@ -482,19 +506,28 @@ def _job(of: Environment, /, **more: Any) -> Job:
     return Job(cpus=of.cpus, memory_mb=of.memory_mb, disk_mb=of.disk_mb, **more)
 
 
-def _prepare_job(change: MinedChange, environment: Environment, image: str, checkout: bytes) -> Job:
-    lines = "".join(f"{line}\n" for line in environment.prepare)
-    script = {"prepare.sh": lines.encode("utf-8", "surrogateescape")}
+def _put(environment: Environment) -> tuple[str, ...]:
+    return ("sh", f"{_KIT}/{_PUT}", environment.workdir)
+
+
+def _put_uploads(checkout: bytes, then: Sequence[str]) -> tuple[Upload, ...]:
+    """The checkout, and the shell lines that run in it."""
+    lines = "".join(f"{line}\n" for line in then).encode("utf-8", "surrogateescape")
+    return _kit({"then.sh": lines}), Upload(into=f"{_KIT}/checkout", archive=checkout)
+
+
+def _prepare_job(ready: _Ready, image: str) -> Job:
+    environment = ready.environment
     return _job(
         environment,
-        name=f"mine/{change.id}/prepare",
+        name=f"{ready.name}/prepare",
         image=image,
-        command=("sh", f"{_KIT}/{_PUT}", environment.workdir),
+        command=_put(environment),
         workdir="/",
         timeout_sec=environment.timeout_sec,
         network="public" if environment.network else "none",
         environment=environment.environment,
-        uploads=(_kit(script), Upload(into=f"{_KIT}/checkout", archive=checkout)),
+        uploads=ready.put.pop()(environment.prepare),
         keep=True,
     )
 
@@ -591,7 +624,7 @@ def _state_run(result: JobResult) -> StateRun:
 
 def _write(folder: Path, trial: Trial, log: str) -> None:
     value = json.dumps(to_json(trial), indent=1, sort_keys=True)
-    if log:
+    if log and trial.outcome != "valid":
         write_whole(folder / LOG, log.encode("utf-8", "replace"))
     else:
         (folder / LOG).unlink(missing_ok=True)

@@ -64,8 +64,18 @@ def emit_tasks(
     if not dry_run:
         if held and any(task.state in ("new", "differs") for task in emission.tasks):
             hold_upstream.write(root, held, clone, force=force)
-        step.write(root, emission, force=force)
-    return _done(root, emission, held, force=force, dry_run=dry_run)
+        if step.write(root, emission, force=force):
+            _write_graph(root)
+    return _done(emission, held, force=force, dry_run=dry_run)
+
+
+def _write_graph(root: Path) -> None:
+    """What makes a folder of tasks a dataset, where nobody wrote it yet."""
+    from kbench_build.rim.store import write_whole  # noqa: PLC0415
+    from kbench_build.rules.starter import DODO  # noqa: PLC0415
+
+    if not (root / "dodo.py").exists():
+        write_whole(root / "dodo.py", DODO.encode())
 
 
 def _options(root: Path, config: "MineConfig") -> "Options":
@@ -101,9 +111,7 @@ def _filling(at_hand: "AtHand") -> "Fill":
     return filled
 
 
-def _done(
-    root: Path, emission: "Emission", held: "Held | None", *, force: bool, dry_run: bool
-) -> Done:
+def _done(emission: "Emission", held: "Held | None", *, force: bool, dry_run: bool) -> Done:
     open_ends = any(task.state == "differs" for task in emission.tasks) and not force
     value = {
         "tasks": [_as_json(task) for task in emission.tasks],
@@ -114,7 +122,7 @@ def _done(
     if held:
         lines += [f"base     {place}" for place in held.new]
         lines += [f"note     {note}" for note in held.notes]
-    last = _last_line(emission.tasks, root, force=force, dry_run=dry_run)
+    last = _last_line(emission.tasks, force=force, dry_run=dry_run)
     return Done(value=value, lines=(*lines, last), open_ends=open_ends)
 
 
@@ -138,7 +146,7 @@ def _said(task: "Emitted", *, force: bool) -> Iterable[str]:
     yield from (f"note     {place}: {note}" for note in task.notes if task.state == "new")
 
 
-def _last_line(tasks: "Sequence[Emitted]", root: Path, *, force: bool, dry_run: bool) -> str:
+def _last_line(tasks: "Sequence[Emitted]", *, force: bool, dry_run: bool) -> str:
     states: Counter[str] = Counter(task.state for task in tasks)
     words = {**_WORDS, **({} if force else {"differs": "that differ"})}
     words |= {"new": "to write", "differs": "that would differ"} if dry_run else {}
@@ -146,5 +154,4 @@ def _last_line(tasks: "Sequence[Emitted]", root: Path, *, force: bool, dry_run: 
     line = f"tasks: {said or 'none'}"
     if dry_run or not (states["new"] or (force and states["differs"])):
         return line
-    first = "" if (root / "dodo.py").exists() else "kbench init, then "
-    return f"{line}; next: {first}doit validate build_images seal selfcheck"
+    return f"{line}; next: doit validate build_images seal selfcheck"

@@ -25,7 +25,7 @@ from kbench_build.rules.content import (
 )
 from kbench_build.rules.expected_tests import CATEGORIES, RESULTS, STATUSES
 from kbench_build.rules.harden_verify import protected_globs
-from kbench_build.rules.task_toml import HARBOR_VERSIONS
+from kbench_build.rules.task_toml import HARBOR_VERSIONS, SOURCE_KEYS
 from kbench_build.runtime.verify_checkout import Globs
 
 PREPARE = "environment/prepare.sh"
@@ -34,7 +34,9 @@ TOOLS = "/opt/kbench"
 _SEAL, _CHECK = "seal_git_history.sh", "check_git_changes.sh"
 _WIDTH = 100
 # A verifier has more to do than to run the tests.
-_LONGER = 1.5
+_LONGER, _MORE_SEC = 1.5, 60
+_CHANGE_URL = "code_change_url"
+_JVM = (".java", ".kt", ".kts", ".groovy", ".scala")
 _BUILD_SEC, _AGENT_SEC = 1800.0, 1800.0
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -183,7 +185,7 @@ def verify_draft(
 
     `hidden` and `fix` are the paths of the two patches: what the fix changes is never protected.
     """
-    globs = setting.protected or protected_globs(setting.command, hidden, ())
+    globs = setting.protected or _usual_globs(setting.command, tuple(hidden))
     chosen = Globs(list(globs))
     spared = (f"!{path}" for path in sorted(set(fix)) if chosen.matches(path))
     return {
@@ -199,6 +201,13 @@ def verify_draft(
     }
 
 
+def _usual_globs(command: Sequence[str], hidden: Sequence[str]) -> tuple[str, ...]:
+    """The change's test sets, and what steers the build."""
+    globs = protected_globs(command, hidden, ())
+    is_jvm = any(path.endswith(_JVM) for path in hidden)
+    return tuple(glob for glob in globs if is_jvm or "junit" not in glob)
+
+
 def task_toml(
     task: str,
     *,
@@ -210,7 +219,7 @@ def task_toml(
 ) -> dict[str, Any]:
     """The value of `task.toml`: what is known, then what each of the pieces says instead."""
     about = {"name": f"{namespace}/{task.lower()}", "description": " ".join(title.split())}
-    cpus = setting.cpus
+    seconds, cpus = setting.timeout_sec, setting.cpus
     whole = int(cpus) if cpus and cpus.is_integer() else cpus
     limits = {"cpus": whole, "memory_mb": setting.memory_mb}
     value: dict[str, Any] = {
@@ -224,13 +233,22 @@ def task_toml(
         },
         "agent": {"timeout_sec": _AGENT_SEC, "network_mode": "no-network"},
         "verifier": {
-            "timeout_sec": float(round(setting.timeout_sec * _LONGER)),
+            "timeout_sec": float(round(max(seconds * _LONGER, seconds + _MORE_SEC))),
             "network_mode": "no-network",
         },
     }
     for piece in pieces:
         value = laid_over(value, piece)
+    told = value["metadata"]["source"]
+    if isinstance(told.get(_CHANGE_URL), str):
+        told[_CHANGE_URL] = told[_CHANGE_URL].replace("{number}", source.id)
     return value
+
+
+def unknown(task: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys of `[metadata.source]` that a task must have and this one lacks."""
+    source = task["metadata"]["source"]
+    return tuple(key for key in SOURCE_KEYS if not source.get(key))
 
 
 def _source(source: Source) -> dict[str, Any]:
@@ -242,7 +260,7 @@ def _source(source: Source) -> dict[str, Any]:
         "license": source.license,
         "code_change_type": source.type,
         "code_change_id": source.id,
-        "code_change_url": source.change_url,
+        _CHANGE_URL: source.change_url,
         "issue_urls": list(source.issue_urls),
         "base_commit": source.base,
     }

@@ -13,7 +13,7 @@ from kbench_build.rules.tables import table
 HARBOR_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_SOURCE = (
+SOURCE_KEYS = (
     "repository_owner",
     "repository_name",
     "repository_url",
@@ -59,7 +59,7 @@ def _missing(task: Content) -> Iterator[Spot]:
     if task.config is None:
         return
     source = table(task.config, "metadata", "source")
-    for key in _SOURCE:
+    for key in SOURCE_KEYS:
         if source.get(key) in (None, ""):
             yield Spot(file=TASK, where=f"metadata.source.{key}", message="is missing")
 

@@ -35,6 +35,7 @@ from kbench_build.rules.emit import (
     task_files,
     task_id,
     task_toml,
+    unknown,
     verify_draft,
 )
 from kbench_build.rules.forge_urls import change_url, commit_url, home_of, issue_url
@@ -277,15 +278,7 @@ class _Work:
         hidden, fixed = (_sides(split, *kinds) for kinds in (("test",), ("source", "build")))
         draft = verify_draft(setting, change.base, hidden, fixed)
         verify, notes = self._filled(task, draft, test, fix)
-        source, more = self._source(change, statement)
-        value = task_toml(
-            task,
-            namespace=self.options.namespace,
-            title=change.title,
-            source=source,
-            setting=setting,
-            pieces=self.options.pieces.of(self.upstream.repository, change.id),
-        )
+        value = self._task_toml(task, change, statement, setting)
         texts = Texts(statement=statement.text, fix=fix, test=test, expected=trial.expected or {})
         files = task_files(
             value,
@@ -295,7 +288,7 @@ class _Work:
             verify=verify,
             shipped=self.shipped,
         )
-        return files, (*more, *notes)
+        return files, notes
 
     def _filled(
         self, task: str, draft: Mapping[str, Any], test: bytes, fix: bytes
@@ -309,30 +302,42 @@ class _Work:
             raise _LeftOutError(f"{errors[0].where}: {errors[0].message}".lstrip(": "))
         return data, tuple(str(finding) for finding in findings)
 
-    def _source(
-        self, change: Candidate, statement: statements.Statement
-    ) -> tuple[Source, tuple[str, ...]]:
-        home = home_of(self.upstream.origin, change.url)
+    def _task_toml(
+        self, task: str, change: Candidate, statement: statements.Statement, setting: Setting
+    ) -> Mapping[str, Any]:
         licence = self._licence(change.base)
-        is_pull = change.number is not None
-        url = change.url or (
-            change_url(home, change.number) if change.number else commit_url(home, change.merge)
+        value = task_toml(
+            task,
+            namespace=self.options.namespace,
+            title=change.title,
+            source=self._source(change, statement, licence.spdx),
+            setting=setting,
+            pieces=self.options.pieces.of(self.upstream.repository, change.id),
         )
-        source = Source(
+        lacking = unknown(value)
+        if lacking:
+            why = f" ({licence.reason})" if "license" in lacking else ""
+            place = "[mine.emit.metadata.source] of kbench.toml"
+            raise _LeftOutError(f"{', '.join(lacking)} not known{why}: say it in {place}")
+        return value
+
+    def _source(self, change: Candidate, statement: statements.Statement, licence: str) -> Source:
+        home, is_pull = home_of(self.upstream.origin, change.url), change.number is not None
+        shown = (
+            change_url(home, change.number)
+            if change.number is not None
+            else commit_url(home, change.merge)
+        )
+        return Source(
             repository=self.upstream.repository,
             url=home,
-            license=licence.spdx,
+            license=licence,
             type="pull_request" if is_pull else "commit",
             id=str(change.number) if is_pull else change.merge,
-            change_url=url,
+            change_url=change.url or shown,
             issue_urls=statement.issues or tuple(self._issue_urls(change, home)),
             base=change.base,
         )
-        unknown = {
-            "its licence isn't known": licence.reason,
-            "its repository's address isn't known": "" if home else "the origin is no web address",
-        }
-        return source, tuple(f"{what}: {why}" for what, why in unknown.items() if why)
 
     def _issue_urls(self, change: Candidate, home: str) -> Iterator[str]:
         for issue in change.issues:

@@ -70,7 +70,7 @@ def hold_upstream(
     wanted, earlier = files(commit), files(pinned) if pinned else {}
     held = {place: _bytes(root / place) for place in wanted}
     # What we wrote for an older commit moves on.
-    strange = (p for p, data in wanted.items() if held[p] not in (None, data, earlier.get(p)))
+    strange = [p for p, data in wanted.items() if held[p] not in (None, data, earlier.get(p))]
     wanted[f"{BASES}/manifest"] = with_line(manifest, repo).encode()
     web = address.startswith(("https://", "http://"))
     return Held(

@@ -17,7 +17,7 @@ SINGULARS = tuple(name.removesuffix("s") for name in PLURALS)
 _PLACE = re.compile(r"\{([a-z]+)\}")
 
 
-def test_files(paths: Iterable[str], patterns: Sequence[str]) -> tuple[str, ...]:
+def given_files(paths: Iterable[str], patterns: Sequence[str]) -> tuple[str, ...]:
     """Those of the paths that a test command can be given, by patterns as in `.gitignore`."""
     spec = GitIgnoreSpec.from_lines(patterns)
     named = ((path, path.encode("utf-8", "replace").decode("utf-8")) for path in paths)

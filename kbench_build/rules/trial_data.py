@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbench_build.rules import verifier_data
-from kbench_build.rules.trial_commands import takes_files, test_files, with_files
+from kbench_build.rules.trial_commands import given_files, takes_files, with_files
 from kbench_build.rules.trials import STATES, State, unhidden
 from kbench_build.rules.verifier_data import Change
 
@@ -58,7 +58,7 @@ def plan(data: Mapping[str, Any], upstream: Upstream, patterns: Sequence[str]) -
     held = verifier_data.protected_files(upstream.files, data, hidden, upstream.crlf)
     filled = verifier_data.filled_in(data, hidden, held)
     before, after = (
-        test_files([c.path for c in upstream.hidden if side(c)], patterns)
+        given_files([c.path for c in upstream.hidden if side(c)], patterns)
         for side in (lambda c: c.before, lambda c: c.after)
     )
     files: Mapping[State, tuple[str, ...]] = {"base": before, "tests": after, "fix": after}

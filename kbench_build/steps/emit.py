@@ -46,7 +46,7 @@ from kbench_build.rules.merges import Candidate
 from kbench_build.rules.patch_split import Split
 from kbench_build.rules.records import FormatError, from_json
 from kbench_build.rules.shipped import SHIPPED
-from kbench_build.rules.trial_commands import test_files, with_files
+from kbench_build.rules.trial_commands import given_files, with_files
 from kbench_build.rules.trials import OUTCOMES, Trial
 
 TRIAL, STATEMENT = "trial.json", "statement.json"
@@ -234,7 +234,7 @@ class _Work:
             clone=self._image(found.clone) if found.clone else self._own_clone(),
             place=found.workdir if found.clone else own,
             workdir=found.workdir,
-            command=with_files(found.command, test_files(split.paths("test"), found.files)),
+            command=with_files(found.command, given_files(split.paths("test"), found.files)),
             reports=found.reports,
             history=found.history,
             environment=found.environment,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from kbench_build.errors import KbenchError
@@ -13,6 +14,9 @@ _LISTS = ("prepare", "command", "reports", "protected", "files", "copies")
 _NEEDED = ("name", "image", "command", "reports")
 _HISTORIES = ("ancestors", "none")
 _MOST_SEC = 1e6
+_MOST_COPY = 1 << 20
+# Where an image holds what belongs to no checkout.
+TOOLS = "/opt/kbench"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +64,24 @@ def read_environments(value: Any, preset: str) -> tuple[Environment, ...]:
         if name in names[:index]:
             raise _wrong(f"mine.environment[{index}].name", f"{name!r} stands there already")
     return tuple(found)
+
+
+def read_copies(root: Path, environment: Environment) -> Mapping[str, bytes]:
+    """The files that an environment's images hold in `TOOLS`. Raises `KbenchError`."""
+    return {Path(name).name: _copy(root, name, environment) for name in environment.copies}
+
+
+def _copy(root: Path, name: str, environment: Environment) -> bytes:
+    place, path = f"mine.environment ({environment.name}).copies", root / name
+    try:
+        if not path.resolve().is_relative_to(root.resolve()):
+            raise _wrong(place, f"{name} lies outside the dataset")
+        data = path.read_bytes()
+    except OSError as error:
+        raise _wrong(place, f"{name} can't be read: {error.strerror}") from error
+    if len(data) > _MOST_COPY:
+        raise _wrong(place, f"{name} has more than {_MOST_COPY:,} bytes")
+    return data
 
 
 def _read(table: Mapping[str, Any], path: str, preset: str) -> Environment:

@@ -22,7 +22,7 @@ from kbench_build.model import Base, Finding
 from kbench_build.rim.dataset import TASKS
 from kbench_build.rim.git import ObjectStore, last_line
 from kbench_build.rim.licences import LARGEST, recognised
-from kbench_build.rim.mine_environments import Environment
+from kbench_build.rim.mine_environments import Environment, read_copies
 from kbench_build.rim.mine_pieces import Pieces
 from kbench_build.rim.process import ProcessError
 from kbench_build.rim.store import write_whole
@@ -52,7 +52,6 @@ from kbench_build.rules.trials import OUTCOMES, Trial
 TRIAL, STATEMENT = "trial.json", "statement.json"
 State = Literal["new", "same", "differs", "left-out"]
 _MOST_RECORD = 256 << 20
-_MOST_COPY = 1 << 20
 
 # Completes verify.json: (task, its value, hidden patch, fix) to its bytes and what is wrong.
 Fill = Callable[[str, Mapping[str, Any], bytes, bytes], tuple[bytes, tuple[Finding, ...]] | None]
@@ -241,7 +240,7 @@ class _Work:
             protected=found.protected,
             prepare=found.prepare,
             exported=self._exported(found),
-            files={Path(copy).name: _copy(self.root, copy) for copy in found.copies},
+            files=read_copies(self.root, found),
             timeout_sec=found.timeout_sec,
             cpus=found.cpus,
             memory_mb=found.memory_mb,
@@ -423,16 +422,6 @@ def _write_task(place: Path, task: Emitted) -> None:
     finally:
         with suppress(OSError):
             shutil.rmtree(scratch)
-
-
-def _copy(root: Path, name: str) -> bytes:
-    path = root / name
-    data = _bytes(path)
-    if data is None or not path.resolve().is_relative_to(root.resolve()):
-        raise KbenchError(f"kbench.toml: mine.environment copies {name}, which isn't there")
-    if len(data) > _MOST_COPY:
-        raise KbenchError(f"{name}: has more than {_MOST_COPY:,} bytes")
-    return data
 
 
 def _runtime(name: str) -> bytes:

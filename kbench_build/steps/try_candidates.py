@@ -28,7 +28,7 @@ from kbench_build.model import Job, JobResult, Upload
 from kbench_build.rim.config import CONFIG, load_config
 from kbench_build.rim.engines import ContainerEngine, tars
 from kbench_build.rim.history import History
-from kbench_build.rim.mine_environments import Environment
+from kbench_build.rim.mine_environments import TOOLS, Environment, read_copies
 from kbench_build.rim.mined import TRIAL, MinedChange, read_candidates
 from kbench_build.rim.process import ProcessError
 from kbench_build.rim.store import write_whole
@@ -110,7 +110,8 @@ def try_candidates(
         history = History(clone, Path(scratch) / "store")
         served = _served(history, chosen, environments, wish.branch)
         images = _images(root, engine, [e for e in environments if e in served.values()])
-        trier = _Trier(history, engine, images, wish.runs, Path(scratch))
+        copies = {each.name: read_copies(root, each) for each in environments}
+        trier = _Trier(history, engine, images, copies, wish.runs, Path(scratch))
         work = [(change, served.get(change.id)) for change in chosen]
         due = [
             (change, pinned_to)
@@ -274,12 +275,14 @@ class _Trier:
         history: History,
         engine: ContainerEngine,
         images: Mapping[str, str],
+        copies: Mapping[str, Mapping[str, bytes]],
         runs: int,
         scratch: Path,
     ) -> None:
         self.engine = engine
         self.stopped = threading.Event()
         self._history, self._images, self._runs, self._scratch = history, images, runs, scratch
+        self._copies = copies
         # The store behind the history has one index for all.
         self._git = threading.Lock()
         self._shipped = {place: _runtime(name) for place, name in _TESTS.items()}
@@ -316,6 +319,7 @@ class _Trier:
         }
         kit = {place: digest.of_bytes(content) for place, content in self._shipped.items()}
         where = {**asdict(environment), "start": "", "end": ""} if environment else None
+        copies = self._copies[environment.name] if environment else {}
         value = {
             "version": _VERSION,
             "base": change.base,
@@ -324,6 +328,7 @@ class _Trier:
             "image": self._images.get(environment.name) if environment else None,
             "runs": self._runs,
             "kit": kit,
+            "copies": {name: digest.of_bytes(content) for name, content in copies.items()},
         }
         return digest.of_json(value)
 
@@ -393,7 +398,7 @@ class _Trier:
             plan=planned,
             name=f"mine/{change.id}",
             size=len(checkout),
-            put=[partial(_put_uploads, checkout)],
+            put=[partial(_put_uploads, checkout, self._copies[environment.name])],
             tests=self._shipped,
             patch=change.patch("test.patch"),
             fix=fix,
@@ -510,10 +515,13 @@ def _put(environment: Environment) -> tuple[str, ...]:
     return ("sh", f"{_KIT}/{_PUT}", environment.workdir)
 
 
-def _put_uploads(checkout: bytes, then: Sequence[str]) -> tuple[Upload, ...]:
-    """The checkout, and the shell lines that run in it."""
+def _put_uploads(
+    checkout: bytes, copies: Mapping[str, bytes], then: Sequence[str]
+) -> tuple[Upload, ...]:
+    """The checkout, the shell lines that run in it, and the environment's own files."""
     lines = "".join(f"{line}\n" for line in then).encode("utf-8", "surrogateescape")
-    return _kit({"then.sh": lines}), Upload(into=f"{_KIT}/checkout", archive=checkout)
+    own = [Upload(into=TOOLS, archive=tars.pack(copies))] if copies else []
+    return _kit({"then.sh": lines}), Upload(into=f"{_KIT}/checkout", archive=checkout), *own
 
 
 def _prepare_job(ready: _Ready, image: str) -> Job:

@@ -55,6 +55,7 @@ _VERSION = 1
 _SLACK_SEC = 300.0
 _LOOK_SEC = 120.0
 _LACKS_TOOLS = 3
+_NOT_DECIDING = ("start", "end", "clone", "history", "copies")
 _PATCH_KINDS = ("hidden-patch:", "post-image:")
 # More than this isn't sent to every container: an image that holds it costs less.
 _SENT_BYTES = 64 << 20
@@ -84,6 +85,11 @@ class Wish:
     only: tuple[str, ...] = ()
 
 
+def _deciding(environment: Environment) -> Mapping[str, Any]:
+    """What of an environment decides a trial: not which others it serves, nor how tasks are made."""
+    return {k: v for k, v in asdict(environment).items() if k not in _NOT_DECIDING}
+
+
 class _StoppedError(Exception):
     """The whole run ends; what was under way is left as it was before."""
 
@@ -111,7 +117,7 @@ def try_candidates(
         served = _served(history, chosen, environments, wish.branch)
         images = _images(root, engine, [e for e in environments if e in served.values()])
         copies = {each.name: read_copies(root, each) for each in environments}
-        trier = _Trier(history, engine, images, copies, wish.runs, Path(scratch))
+        trier = _Trier(history, engine, images, wish.runs, Path(scratch), copies=copies)
         work = [(change, served.get(change.id)) for change in chosen]
         due = [
             (change, pinned_to)
@@ -275,9 +281,10 @@ class _Trier:
         history: History,
         engine: ContainerEngine,
         images: Mapping[str, str],
-        copies: Mapping[str, Mapping[str, bytes]],
         runs: int,
         scratch: Path,
+        *,
+        copies: Mapping[str, Mapping[str, bytes]],
     ) -> None:
         self.engine = engine
         self.stopped = threading.Event()
@@ -318,7 +325,7 @@ class _Trier:
             name: digest.of_bytes(change.patch(name)) for name in ("fix.patch", "test.patch")
         }
         kit = {place: digest.of_bytes(content) for place, content in self._shipped.items()}
-        where = {**asdict(environment), "start": "", "end": ""} if environment else None
+        where = _deciding(environment) if environment else None
         copies = self._copies[environment.name] if environment else {}
         value = {
             "version": _VERSION,
@@ -348,6 +355,7 @@ class _Trier:
             seconds={s: tuple(round(r.seconds, 3) for r in each) for s, each in told.runs.items()},
             expected=found.expected,
             unsteady=found.unsteady,
+            command=told.command,
         )
 
     def _found(self, change: MinedChange, environment: Environment, told: "_Told") -> Judgement:
@@ -355,6 +363,7 @@ class _Trier:
             ready = self._ready(change, environment, Path(scratch))
         if isinstance(ready, Judgement):
             return ready
+        told.command = tuple(ready.plan.verify["fix"]["command"])
         if not environment.prepare and ready.size * len(STATES) * self._runs <= _SENT_BYTES:
             place = _Place(
                 image=self._images[environment.name],
@@ -436,6 +445,7 @@ class _Told:
     runs: dict[State, list[StateRun]] = field(default_factory=lambda: {s: [] for s in STATES})
     output: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    command: tuple[str, ...] = ()
 
     @property
     def log(self) -> str:

@@ -61,7 +61,7 @@ class Trial:
     `key` is the digest of everything that decided it, `merged` when the change was merged.
     `seconds` are those of the test command in each state, run by run. `expected` is the value of
     `tests/expected_tests.json`, only of a valid one. `unsteady` holds the statuses of each test
-    that repeats disagree about, run by run.
+    that repeats disagree about, run by run. `command` are the test command's words for this change.
     """
 
     version: int = _VERSION
@@ -74,6 +74,7 @@ class Trial:
     seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     expected: Mapping[str, Any] | None = None
     unsteady: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -233,7 +233,8 @@ class _Work:
             clone=self._image(found.clone) if found.clone else self._own_clone(),
             place=found.workdir if found.clone else own,
             workdir=found.workdir,
-            command=with_files(found.command, given_files(split.paths("test"), found.files)),
+            command=trial.command
+            or with_files(found.command, given_files(split.paths("test"), found.files)),
             reports=found.reports,
             history=found.history,
             environment=found.environment,

@@ -55,7 +55,8 @@ _VERSION = 1
 _SLACK_SEC = 300.0
 _LOOK_SEC = 120.0
 _LACKS_TOOLS = 3
-_NOT_DECIDING = ("start", "end", "clone", "history", "copies")
+# Which others an environment serves, and how tasks are made of it, decide no trial.
+_NOT_DECIDING = ("start", "end", "clone", "history")
 _PATCH_KINDS = ("hidden-patch:", "post-image:")
 # More than this isn't sent to every container: an image that holds it costs less.
 _SENT_BYTES = 64 << 20
@@ -83,11 +84,6 @@ class Wish:
     runs: int = 1
     jobs: int = 1
     only: tuple[str, ...] = ()
-
-
-def _deciding(environment: Environment) -> Mapping[str, Any]:
-    """What of an environment decides a trial: not which others it serves, nor how tasks are made."""
-    return {k: v for k, v in asdict(environment).items() if k not in _NOT_DECIDING}
 
 
 class _StoppedError(Exception):
@@ -280,16 +276,16 @@ class _Trier:
         self,
         history: History,
         engine: ContainerEngine,
+        *,
         images: Mapping[str, str],
+        copies: Mapping[str, Mapping[str, bytes]],
         runs: int,
         scratch: Path,
-        *,
-        copies: Mapping[str, Mapping[str, bytes]],
     ) -> None:
         self.engine = engine
         self.stopped = threading.Event()
         self._history, self._images, self._runs, self._scratch = history, images, runs, scratch
-        self._copies = copies
+        self._copied = copies
         # The store behind the history has one index for all.
         self._git = threading.Lock()
         self._shipped = {place: _runtime(name) for place, name in _TESTS.items()}
@@ -325,13 +321,14 @@ class _Trier:
             name: digest.of_bytes(change.patch(name)) for name in ("fix.patch", "test.patch")
         }
         kit = {place: digest.of_bytes(content) for place, content in self._shipped.items()}
-        where = _deciding(environment) if environment else None
+        where = asdict(environment) if environment else {}
         copies = self._copies[environment.name] if environment else {}
         value = {
             "version": _VERSION,
             "base": change.base,
             "patches": patches,
-            "environment": where,
+            "environment": {k: v for k, v in where.items() if k not in _NOT_DECIDING},
+            "copies": {n: digest.of_bytes(c) for n, c in self._copies(environment).items()},
             "image": self._images.get(environment.name) if environment else None,
             "runs": self._runs,
             "kit": kit,

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
 
+from kbench_build.rim.presets import preset_names, runnable
 from kbench_build.rules.patch_checks import kind_of
 from kbench_build.rules.patches import escapes, parse_patch
 
@@ -167,6 +169,16 @@ def test_paths_that_stay_inside_are_told(path: str) -> None:
     assert escapes(path) == ""
 
 
+@pytest.mark.parametrize("preset", preset_names())
+def test_what_a_preset_runs_as_a_test_is_one_to_checks(preset: str) -> None:
+    for pattern in runnable(preset):
+        # A path that the pattern matches: gitignore's stars stand for a folder, or for a name.
+        path = pattern.replace("**", "a/b").replace("*", "some")
+        path = path.replace("[jt]", "t").replace("[cm]", "m")
+        assert GitIgnoreSpec.from_lines([pattern]).match_file(path), (pattern, path)
+        assert kind_of(path) == "test", (pattern, path)
+
+
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
@@ -176,6 +188,13 @@ def test_paths_that_stay_inside_are_told(path: str) -> None:
         ("core/src/test/resources/a.json", "test"),
         ("core/src/testFixtures/kotlin/A.kt", "test"),
         ("kotlin/AdderTest.kt", "test"),
+        ("pkg/test_adder.py", "test"),
+        ("pkg/conftest.py", "test"),
+        ("pkg/contest.py", "other"),
+        ("adder/adder_test.go", "test"),
+        ("src/adder.spec.ts", "test"),
+        ("src/attest.ts", "other"),
+        ("core/src/it/java/AdderCase.java", "test"),
         ("src/main/kotlin/Test.kt", "source"),
         ("src/main/kotlin/Latest.kt", "source"),
         ("src/main/kotlin/contest/Round.kt", "source"),

@@ -14,15 +14,23 @@ _DOCS = re.compile(
 )
 # Source sets of Gradle and Maven (test, jvmTest, androidTest), and folders of test projects.
 _TEST_FOLDER = re.compile(
-    r"(?:.*/)?(?:src/(?:[a-z][A-Za-z0-9]*)?[tT]est[A-Za-z0-9]*|tests?|testData|test-data"
+    r"(?:.*/)?(?:src/(?:[a-z][A-Za-z0-9]*)?[tT]est[A-Za-z0-9]*|src/it|tests?|testData|test-data"
     r"|[a-z0-9-]*-tests?|test-[a-z0-9-]+|__tests__|fixtures)/.*"
 )
-_TEST_NAME = re.compile(r"(?:.*/)?[^/]+(?:Tests?|Spec|IT)\.(?:kts?|java|groovy|scala)")
+_TEST_NAME = re.compile(
+    r"(?:.*/)?(?:[^/]+(?:Tests?|Spec|IT)\.(?:kts?|java|groovy|scala)"
+    r"|test_[^/]+\.py|conftest\.py|[^/]+_test\.(?:py|go)|[^/]+\.(?:test|spec)\.[cm]?[jt]sx?"
+    r"|spec/.*\.[jt]s)"
+)
 _SOURCE = re.compile(r"(?:.*/)?src/.*\.(?:kts?|java|groovy|scala)|.*\.(?:kt|java)")
 
 
 def kind_of(path: str) -> str:
-    """`test`, `docs`, `source` or `other`: what a file of a repository is for, by its path."""
+    """`test`, `docs`, `source` or `other`: what a file of a repository is for, by its path.
+
+    For checks, which know neither the language nor any setting: a file that a preset of mining (see
+    `path_kinds`) would run as a test is one here, and so are projects that only serve tests.
+    """
     if _TEST_FOLDER.fullmatch(path) or _TEST_NAME.fullmatch(path):
         return "test"
     if _DOCS.fullmatch(path):

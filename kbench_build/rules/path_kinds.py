@@ -1,7 +1,8 @@
 """What a file of a repository is for, by its path: source, a test, the build, or something else.
 
 Promises: patterns mean what they mean in `.gitignore`, so a path is told by its whole components
-and never by a piece of a name. Leaves which patterns there are to presets and `kbench.toml`.
+and never by a piece of a name. Leaves which patterns there are to presets and `kbench.toml`, and
+the paths of tasks whose maintainer chose none to `patch_checks.kind_of`.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -113,7 +113,9 @@ def try_candidates(
         served = _served(history, chosen, environments, wish.branch)
         images = _images(root, engine, [e for e in environments if e in served.values()])
         copies = {each.name: read_copies(root, each) for each in environments}
-        trier = _Trier(history, engine, images, wish.runs, Path(scratch), copies=copies)
+        trier = _Trier(
+            history, engine, images=images, copies=copies, runs=wish.runs, scratch=Path(scratch)
+        )
         work = [(change, served.get(change.id)) for change in chosen]
         due = [
             (change, pinned_to)
@@ -285,7 +287,7 @@ class _Trier:
         self.engine = engine
         self.stopped = threading.Event()
         self._history, self._images, self._runs, self._scratch = history, images, runs, scratch
-        self._copied = copies
+        self._copies = copies
         # The store behind the history has one index for all.
         self._git = threading.Lock()
         self._shipped = {place: _runtime(name) for place, name in _TESTS.items()}
@@ -328,10 +330,9 @@ class _Trier:
             "base": change.base,
             "patches": patches,
             "environment": {k: v for k, v in where.items() if k not in _NOT_DECIDING},
-            "copies": {n: digest.of_bytes(c) for n, c in self._copies(environment).items()},
             "image": self._images.get(environment.name) if environment else None,
             "runs": self._runs,
-            "kit": kit,
+            "kit": {**kit, _PUT: digest.of_bytes(_runtime(_PUT))},
             "copies": {name: digest.of_bytes(content) for name, content in copies.items()},
         }
         return digest.of_json(value)

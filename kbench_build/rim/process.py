@@ -1,12 +1,20 @@
 """The one door to processes: an argument list, a time limit, and both streams kept on failure."""
 
+import os
 import shlex
+import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 from kbench_build.errors import KbenchError
+
+_OFTEN_SEC = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,3 +77,57 @@ def run(
             argv, reason, code=done.returncode, stdout=done.stdout, stderr=done.stderr
         )
     return Completed(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+def run_group(argv: Sequence[str], *, timeout: float, stdin: bytes, most_bytes: int) -> Completed:
+    """Run a program to its end, and end all that it started, at the latest after `timeout` seconds.
+
+    Raises `ProcessError` as `run` does, and as soon as it has written more than `most_bytes`.
+    """
+    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
+        given.write(stdin)
+        given.seek(0)
+        try:
+            started = subprocess.Popen(
+                argv, stdin=given, stdout=out, stderr=err, start_new_session=True
+            )
+        except OSError as error:
+            reason = f"couldn't start: {error.strerror}"
+            raise ProcessError(argv, reason, code=None, stdout=b"", stderr=b"") from error
+        reason = _end_of(started, timeout, (out, err), most_bytes)
+        stdout, stderr = _head(out, most_bytes), _head(err, most_bytes)
+    if reason:
+        code = started.returncode
+        raise ProcessError(argv, reason, code=code, stdout=stdout, stderr=stderr)
+    return Completed(code=0, stdout=stdout, stderr=stderr)
+
+
+def _end_of(
+    started: subprocess.Popen[bytes], timeout: float, written: Sequence[IO[bytes]], most_bytes: int
+) -> str:
+    """Why it didn't end well; empty where it did. Nothing of the group is left afterwards."""
+    until = time.monotonic() + timeout
+    try:
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                code = started.wait(_OFTEN_SEC)
+                too_much = _too_much(written, most_bytes)
+                return too_much or (f"ended with exit code {code}" if code else "")
+            if too_much := _too_much(written, most_bytes):
+                return too_much
+            if time.monotonic() > until:
+                return f"didn't end within {timeout:g} s"
+    finally:
+        with suppress(OSError):
+            os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+
+
+def _too_much(written: Sequence[IO[bytes]], most_bytes: int) -> str:
+    large = any(os.fstat(file.fileno()).st_size > most_bytes for file in written)
+    return f"wrote more than {most_bytes} bytes" if large else ""
+
+
+def _head(file: IO[bytes], size: int) -> bytes:
+    file.seek(0)
+    return file.read(size)

@@ -401,6 +401,20 @@ class BaseCommit:
         commits = {n: line.split(" ")[0] for n, line in found.items() if line.endswith(" commit")}
         return frozenset(name for name, commit in commits.items() if self._is_beyond(commit))
 
+    def holding(self, words: Iterable[str]) -> frozenset[str]:
+        """Those of the words that stand whole in the commit's texts; 50 are looked for at most."""
+        return frozenset(w for w in list(dict.fromkeys(words))[:_MOST_NAMES] if self._holds(w))
+
+    def _holds(self, word: str) -> bool:
+        options = ("--quiet", "-I", "--fixed-strings", "--word-regexp")
+        try:
+            self._store.git("grep", *options, "-e", word, self.commit, "--", timeout=_TRY_SEC)
+        except ProcessError as error:
+            if error.code != 1:
+                raise
+            return False
+        return True
+
     def _is_beyond(self, commit: str) -> bool:
         argv = ("rev-list", "--max-count=1", commit, f"^{self.commit}")
         return bool(self._store.git(*argv, timeout=_TRY_SEC).stdout)

@@ -99,7 +99,7 @@ _NO_MORE = (
     "solved the this to via was with"
 )
 _NOTHING = frozenset(_NO_MORE.split())
-_MOST_LINKS = 200
+_LONGEST_HEAD = 300
 
 
 def without_references(text: str, origin: Origin, ids: Collection[str]) -> str:
@@ -112,7 +112,7 @@ def without_references(text: str, origin: Origin, ids: Collection[str]) -> str:
 
 
 def _cut(line: str, origin: Origin, ids: Collection[str]) -> str | None:
-    spans = sorted(_spans(line, origin, ids))[:_MOST_LINKS]
+    spans = sorted(_spans(line, origin, ids))
     if not spans:
         return line
     kept, at = [], 0
@@ -126,7 +126,7 @@ def _cut(line: str, origin: Origin, ids: Collection[str]) -> str | None:
 
 def _spans(line: str, origin: Origin, ids: Collection[str]) -> Iterator[tuple[int, int]]:
     for match in change_links(line, origin):
-        start = line.rfind(" ", 0, match.start()) + 1
+        start = max(line.rfind(" ", 0, match.start()) + 1, match.start() - _LONGEST_HEAD)
         head = _HEAD_OF_LINK.search(line[start : match.start()])
         rest = _REST_OF_LINK.match(line, match.end())
         yield (

@@ -121,7 +121,7 @@ def _numbers(line: _Line, origin: Origin) -> Iterator[Number]:
 
 
 def _fix_ids(task: Content) -> Iterator[Spot]:
-    known = _ids_of_fix(task)
+    known = ids_of_fix(task)
     for line in _lines(task):
         of_fix = {match[0] for match in ids_among(line.text, known)}
         for run in HEX.findall(line.text) if known or task.later else ():
@@ -137,7 +137,7 @@ def ids_said(task: Content) -> frozenset[str]:
     return frozenset(run for run in runs if not run.isdecimal() and len(run) <= WHOLE_ID)
 
 
-def _ids_of_fix(task: Content) -> frozenset[str]:
+def ids_of_fix(task: Content) -> frozenset[str]:
     """Ids of commits and files that the fix makes, as far as the task itself shows them."""
     origin = task.origin
     mails = _MAIL.findall(task.data.get(FIX, b""))
@@ -210,11 +210,14 @@ def _tests_of(task: Content) -> str:
 
 
 def _fix_lines(task: Content) -> Iterator[Spot]:
-    fix = task.fix
-    if fix is None:
-        return
-    lines = {text for file in fix.files if _is_product(file) for text in _telling_lines(file.added)}
-    yield from _said_lines(task, lines, task.data.get(FIX, b""), "the fix")
+    yield from _said_lines(task, set(lines_of_fix(task)), task.data.get(FIX, b""), "the fix")
+
+
+def lines_of_fix(task: Content) -> frozenset[bytes]:
+    """The lines of code that the fix adds to the product and nobody writes by chance."""
+    files = task.fix.files if task.fix is not None else ()
+    added = (file.added for file in files if _is_product(file))
+    return frozenset(text for lines in added for text in _telling_lines(lines))
 
 
 def _is_product(file: FilePatch) -> bool:

@@ -30,7 +30,8 @@ class Statement:
 
     `key` is the digest of all that it was made from. Only an `accepted` one may go into a task; its
     `text` is the whole instruction, in Markdown. `reason` says in one line why another isn't.
-    `issues` are the addresses of the issues whose text it is.
+    `issues` are the addresses of the issues whose text it is. `notes` are what a reviewer may want
+    to know, `file` is the digest of `instruction.md` as it was left beside it.
     """
 
     key: str
@@ -40,6 +41,8 @@ class Statement:
     text: str = ""
     issues: tuple[str, ...] = ()
     judge: Judge | None = None
+    notes: tuple[str, ...] = ()
+    file: str = ""
     version: int = 1
 
 

@@ -3,18 +3,21 @@
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbench_build.commands import mine_run
-from kbench_build.commands.mine_emit import emit_tasks
+from kbench_build.commands import mine_run, mine_state
+from kbench_build.commands.mine_emit import check_pictures, draw, emit_tasks
+from kbench_build.commands.mine_github import Forge, Window
 from kbench_build.commands.options import FORMAT, ROOT
 from kbench_build.errors import KbenchError
 
 if TYPE_CHECKING:
+    from kbench_build.rim.pictures import Kind
     from kbench_build.steps.mine import Mined
 
 _DATES = ["%Y-%m-%d", "%Y-%m"]
@@ -29,17 +32,29 @@ _DATES = ["%Y-%m-%d", "%Y-%m"]
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Pull request data, a JSON object a line, as GitHub's API or `gh pr list --json` has it.",
 )
+@click.option("--github", is_flag=True, help="Ask GitHub's API (GITHUB_TOKEN, GITHUB_API_URL).")
+@click.option(
+    "--issues",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Issues' texts, a JSON object a line, as `gh issue list --json` has it.",
+)
 @click.option("--since", type=click.DateTime(_DATES), help="Merged on this day or later (UTC).")
 @click.option("--until", type=click.DateTime(_DATES), help="Merged before this day (UTC).")
 @click.option("--most", type=click.IntRange(1), help="Keep the newest N candidates.")
 @click.option("--preset", default="", help="The language's patterns (default: mine.preset).")
 @click.option("--emit", is_flag=True, help="Write tasks of what is proved and has a statement.")
 @click.option("--force", is_flag=True, help="Also replace tasks that differ.")
+@click.option(
+    "--pictures",
+    type=click.Choice(["svg", "png"]),
+    help="Draw the funnel and the yield by month beside the candidates.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be kept; write nothing.")
 @click.option("--run", "try_them", is_flag=True, help="Run their tests, before and after the fix.")
 @click.option("--runs", type=click.IntRange(1), default=1, help="Runs of each state (default: 1).")
 @click.option("-n", "jobs", type=click.IntRange(1), default=1, help="Try N at once (default: 1).")
-@click.option("--only", multiple=True, metavar="ID", help="Try this one; may be given again.")
+@click.option("--only", multiple=True, metavar="ID", help="Only this one; may be given again.")
+@click.option("--statements", is_flag=True, help="Give them statements: an issue's, a judge's.")
 @ROOT
 @FORMAT
 def mine(
@@ -48,17 +63,21 @@ def mine(
     repository: str | None,
     branch: str,
     pulls: Path | None,
+    github: bool,
+    issues: Path | None,
     since: datetime | None,
     until: datetime | None,
     most: int | None,
     preset: str,
     emit: bool,
     force: bool,
+    pictures: "Kind | None",
     dry_run: bool,
     try_them: bool,
     runs: int,
     jobs: int,
     only: tuple[str, ...],
+    statements: bool,
     root: Path,
     style: str,
 ) -> None:
@@ -68,38 +87,49 @@ def mine(
     commits with (#n) and rebased ones are found; those that are left out keep their reason.
 
     With --run their tests are run in the images of [[mine.environment]] in kbench.toml; what came
-    of one that was tried stands until something that decided it changes. Exit 1: one couldn't be
-    tried, or an environment's yield drops sharply.
+    of one that was tried stands until something that decided it changes. With --emit those that
+    are proved and have a statement become tasks. Exit 1: one couldn't be tried, an environment's
+    yield drops sharply, or a task that is there differs.
     """
-    from kbench_build.rim.history import origin  # noqa: PLC0415 - only when asked for
-    from kbench_build.rim.mine_config import load_mine_config  # noqa: PLC0415
-    from kbench_build.rules.clone_origin import repository_of  # noqa: PLC0415
+    from kbench_build.rim.mine_config import load_mine_config  # noqa: PLC0415 - only when asked for
     from kbench_build.rules.path_kinds import Patterns  # noqa: PLC0415
     from kbench_build.steps import mine as step  # noqa: PLC0415
 
-    if try_them and dry_run:
-        raise click.UsageError("--dry-run writes nothing, --run keeps what it finds: give one")
-    name = repository or repository_of(origin(clone))
-    if name.count("/") != 1 or not all(name.split("/")):
-        raise KbenchError(f"{clone}: its origin names no repository: add --repository OWNER/NAME")
+    if dry_run and (try_them or statements):
+        flag = "--run" if try_them else "--statements"
+        raise click.UsageError(f"--dry-run writes nothing, {flag} keeps what it finds: give one")
+    check_pictures(pictures)
+    name = _name_of(clone, repository)
     config = load_mine_config(root, preset)
-    records = step.read_pulls(pulls) if pulls else None
-    for problem in records.problems if records else ():
-        click.echo(f"{pulls}: line {problem.line}: {problem.message}", err=True)
+    folder = step.folder_of(root, name)
+    window = Window(
+        branch=branch,
+        since=_seconds(since),
+        until=None if until is None else (_seconds(until) or 1) - 1,
+    )
+    forge = Forge(
+        clone,
+        folder,
+        name,
+        window=window,
+        files=(pulls, issues),
+        ask=github,
+        keep=not dry_run,
+    )
     found = step.mine(
         clone,
         repository=name,
         filters=step.filters_of(config, Patterns(**config.patterns)),
         branch=branch,
-        pulls=records.pulls if records else (),
-        since=_seconds(since),
-        until=None if until is None else (_seconds(until) or 1) - 1,
+        pulls=forge.pulls(),
+        since=window.since,
+        until=window.until,
         most=most,
     )
-    folder = step.folder_of(root, name)
+    texts = forge.issues(each.change for each in found.kept)
     if not dry_run:
         step.write(found, folder)
-    about = _as_json(found, name)
+    about = {**_as_json(found, name), "problems": list(forge.problems)}
     if style == "text":
         _table(found, name)
         if not dry_run:
@@ -113,6 +143,19 @@ def mine(
         fine, about["trials"] = done.fine, done.value
         if style == "text":
             done.show()
+    if statements:
+        told = mine_state.stated(
+            clone,
+            folder,
+            name,
+            found.kept,
+            issues=texts,
+            judge=config.judge,
+            jobs=jobs,
+            only=only,
+        )
+        fine, about["statements"] = fine and told.fine, told.value
+        _say(told.lines, style)
     if emit:
         emitted = emit_tasks(
             root,
@@ -120,16 +163,31 @@ def mine(
             clone=clone,
             folder=folder,
             kept=found.kept,
+            only=only,
             config=config,
             force=force,
             dry_run=dry_run,
         )
         fine, about["emitted"] = fine and not emitted.open_ends, emitted.value
-        if style == "text":
-            click.echo("\n".join(emitted.lines))
-    if style == "json":
-        click.echo(json.dumps(about, indent=2))
+        _say(emitted.lines, style)
+    drawn = draw(root, folder, found, name, None if dry_run else pictures)
+    click.echo(json.dumps(about, indent=2) + "\n" if style == "json" else drawn, nl=False)
     sys.exit(0 if fine else 1)
+
+
+def _name_of(clone: Path, given: str | None) -> str:
+    from kbench_build.rim.history import origin  # noqa: PLC0415 - only when asked for
+    from kbench_build.rules.clone_origin import repository_of  # noqa: PLC0415
+
+    name = given or repository_of(origin(clone))
+    if name.count("/") != 1 or not all(name.split("/")):
+        raise KbenchError(f"{clone}: its origin names no repository: add --repository OWNER/NAME")
+    return name
+
+
+def _say(lines: Iterable[str], style: str) -> None:
+    if style == "text":
+        click.echo("\n".join(lines))
 
 
 def _seconds(day: datetime | None) -> int | None:

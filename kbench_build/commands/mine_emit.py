@@ -1,7 +1,7 @@
-"""What `kbench mine --emit` does and says: tasks written of changes that are proved and stated."""
+"""`kbench mine --emit`: tasks of changes that are proved and stated; and pictures of it all."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kbench_build.model import Finding
     from kbench_build.rim.mine_config import MineConfig
+    from kbench_build.rim.pictures import Kind
     from kbench_build.steps.emit import Emission, Emitted, Fill, Options
     from kbench_build.steps.hold_upstream import Held
-    from kbench_build.steps.mine import Parted
+    from kbench_build.steps.mine import Mined, Parted
     from kbench_build.steps.sync import AtHand
 
 _WORDS = {"new": "written", "same": "as it is", "differs": "replaced", "left-out": "left out"}
@@ -34,6 +35,7 @@ def emit_tasks(
     clone: Path,
     folder: Path,
     kept: "Sequence[Parted]",
+    only: Collection[str],
     config: "MineConfig",
     force: bool,
     dry_run: bool,
@@ -45,7 +47,9 @@ def emit_tasks(
     from kbench_build.steps.sync import AtHand  # noqa: PLC0415
 
     upstream = step.Upstream(repository=repository, clone=clone, origin=origin(clone))
-    changes = [step.Change(change=each.change, split=each.split) for each in kept]
+    names = {name.removeprefix("#") for name in only}
+    chosen = (each for each in kept if not names or each.change.id.removeprefix("#") in names)
+    changes = [step.Change(change=each.change, split=each.split) for each in chosen]
     options = _options(root, config)
     with TemporaryDirectory(prefix="kbench-emit-") as scratch:
         filling = _filling(AtHand(root, Path(scratch), [clone]))
@@ -67,6 +71,34 @@ def emit_tasks(
         if step.write(root, emission, force=force):
             _write_graph(root)
     return _done(emission, held, force=force, dry_run=dry_run)
+
+
+def check_pictures(kind: "Kind | None") -> None:
+    """Raise `KbenchError` at once where pictures are wanted and nothing can draw them."""
+    if kind:
+        from kbench_build.rim.pictures import check  # noqa: PLC0415 - an extra
+
+        check()
+
+
+def draw(root: Path, folder: Path, found: "Mined", repository: str, kind: "Kind | None") -> str:
+    """Write the pictures of a repository, where any are wanted; a line for each."""
+    if kind is None:
+        return ""
+    from kbench_build.rules.emit import task_id  # noqa: PLC0415
+    from kbench_build.rules.mine_filters import REASONS  # noqa: PLC0415
+    from kbench_build.steps.picture import Listed, picture  # noqa: PLC0415
+
+    counts = Counter(each.reason for each in found.refused)
+    refused = {words: counts[reason] for reason, words in REASONS.items()}
+    ids = [each.change.id for each in found.kept]
+    listed = Listed(
+        repository=repository,
+        merged=found.merged,
+        refused={**refused, "older than the newest that were asked for": found.beyond},
+        tasks={i.removeprefix("#"): root / "tasks" / task_id(repository, i) for i in ids},
+    )
+    return "".join(f"written to {place}\n" for place in picture(folder, listed, kind))
 
 
 def _write_graph(root: Path) -> None:

@@ -6,6 +6,7 @@ apart (Okabe and Ito's), and never a colour alone. Leaves the numbers to others.
 """
 
 import io
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,6 +104,12 @@ def yield_picture(title: str, panels: Sequence[Panel], kind: Kind = "svg") -> by
         return _bytes(figure, kind, title)
 
 
+def check() -> None:
+    """Raise `KbenchError` where nothing is there that could draw, before hours of work."""
+    with _drawing():
+        pass
+
+
 @contextmanager
 def _drawing() -> Iterator[None]:
     """matplotlib with our style and nothing of the user's. Raises `KbenchError` without it."""
@@ -124,13 +131,14 @@ def _figure(width: float, height: float) -> "Figure":
 def _bytes(figure: "Figure", kind: Kind, title: str) -> bytes:
     """The picture without the time and the version that matplotlib writes into it."""
     about = {"Date": None, "Creator": None, "Title": title} if kind == "svg" else {"Software": None}
-    with io.BytesIO() as file:
+    # A letter that the font lacks is drawn as a box.
+    with io.BytesIO() as file, warnings.catch_warnings(action="ignore"):
         figure.savefig(file, format=kind, dpi=144, metadata=about)
         return file.getvalue()
 
 
 def _short(text: str, most: int) -> str:
-    line = " ".join(text.split())
+    line = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 

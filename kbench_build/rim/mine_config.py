@@ -8,6 +8,7 @@ from typing import Any
 from kbench_build.errors import KbenchError
 from kbench_build.rim.config import CONFIG
 from kbench_build.rim.mine_environments import Environment, read_environments
+from kbench_build.rim.mine_judge import JudgeConfig, read_judge
 from kbench_build.rim.mine_pieces import Pieces, read_pieces
 from kbench_build.rim.presets import read_preset
 from kbench_build.rim.toml import read_toml
@@ -35,6 +36,7 @@ class MineConfig:
     most_files: int = 1_000
     environments: tuple[Environment, ...] = ()
     pieces: Pieces = field(default_factory=Pieces)
+    judge: JudgeConfig | None = None
 
 
 def load_mine_config(root: Path, preset: str = "") -> MineConfig:
@@ -45,7 +47,7 @@ def load_mine_config(root: Path, preset: str = "") -> MineConfig:
         table = {}
     if not isinstance(table, Mapping):
         raise _wrong("", "must be a table")
-    known = {"preset", "environment", "emit", "change", *_KINDS, *_LISTS, *_NUMBERS}
+    known = {"preset", "environment", "emit", "change", "judge", *_KINDS, *_LISTS, *_NUMBERS}
     for key in table:
         if key not in known:
             raise _wrong(key, f"is no key here; known are {', '.join(sorted(known))}")
@@ -62,6 +64,7 @@ def load_mine_config(root: Path, preset: str = "") -> MineConfig:
         most_files=_number(table, "most_files", MineConfig.most_files),
         environments=read_environments(table.get("environment", []), name),
         pieces=read_pieces(table.get("emit", {}), table.get("change", [])),
+        judge=read_judge(table.get("judge")),
     )
 
 

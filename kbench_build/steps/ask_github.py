@@ -91,7 +91,7 @@ class Asking:
         self._keep = keep
         self._answers = Answers(self._folder / ANSWERS if keep else None)
         self._repository = repository
-        self._announce = announce
+        self.announce = announce
 
     def pulls(self, commits: Sequence[Commit], since: int | None) -> tuple[Pull, ...]:
         """The merged pull requests since a time, and those that are known from earlier runs."""
@@ -166,7 +166,7 @@ class Asking:
             value, at = trim(answer.value), time.time()
             kept = Kept(url=url, at=at, etag=answer.etag, next=answer.next, value=value)
         self._answers.keep(kept)
-        self._announce(url)
+        self.announce(url)
         return kept
 
     def _problem(self, url: str, reason: str) -> None:

@@ -90,7 +90,7 @@ def ids_among(text: str, known: Collection[str]) -> Iterator[re.Match[str]]:
 
 _OMITTED = "…"
 _HEAD_OF_LINK = re.compile(r"https?://[^\s()<>\[\]\"']*$")
-_REST_OF_LINK = re.compile(r"[^\s()<>\[\]\"']*")
+_REST_OF_LINK = re.compile(r"[^\s()<>\[\]\"']{0,300}")
 _TEXT_OF_LINK = re.compile(rf"\[([^\[\]]*)\]\(\s*<?{_OMITTED}>?[^()]*\)")
 _MARKS = re.compile(r"[^\w…]+")
 _NO_MORE = (

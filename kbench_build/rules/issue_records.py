@@ -85,7 +85,7 @@ def _record(line: bytes) -> IssueText | str:
         title=_text(value, "title"),
         body=_text(value, "body"),
         url=url,
-        is_change=bool(value.get("pull_request")),
+        is_change=value.get("pull_request") not in (None, False),
     )
 
 

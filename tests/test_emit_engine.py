@@ -77,7 +77,7 @@ def test_mined_tasks_pass_validate_seal_and_selfcheck_as_they_are(
     (root / "words.txt").write_text("a word\n", encoding="utf-8")
     clone = str(project.upstream.root)
     tried = trial_kit.kbench(root, clone, "--run")
-    assert tried.returncode == 0, tried.stdout + tried.stderr
+    assert tried.code == 0, tried.stdout + tried.stderr
     said = {
         "version": 1,
         "key": "",
@@ -89,7 +89,7 @@ def test_mined_tasks_pass_validate_seal_and_selfcheck_as_they_are(
     place = root / "mined" / "acme_text" / "1" / "statement.json"
     place.write_text(json.dumps(said), encoding="utf-8")
     emitted = trial_kit.kbench(root, clone, "--emit")
-    assert emitted.returncode == 0, emitted.stdout + emitted.stderr
+    assert emitted.code == 0, emitted.stdout + emitted.stderr
     steps = ("validate", "build_images", "seal", "selfcheck")
     done = subprocess.run(
         [sys.executable, "-m", "doit", *steps],

@@ -9,6 +9,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,13 @@ def made(template: Foreign, tmp_path: Path) -> Foreign:
         bases=template.bases,
         fixes=template.fixes,
     )
+
+
+def make_again(made: Foreign) -> Foreign:
+    """The same task once more, in the older shape."""
+    root = made.root.parent / "again"
+    again = make(root, tasks=(TASK,))
+    return replace(made, root=again.root)
 
 
 def kbench(made: Foreign, *arguments: str, upstream: bool = True, **options: Any) -> Result:
@@ -342,6 +350,22 @@ def test_run_bits_stay(made: Foreign) -> None:
     assert modes == [0o755, 0o644]
 
 
+# What some test.sh do to make way for the hidden patch: read its paths, put those files back.
+READ_PATHS = """paths=()
+while IFS= read -r line; do
+  if [[ "$line" != "diff --git a/"* ]]; then
+    continue
+  fi; paths+=("${line#diff --git a/}")
+done < /tests/test.patch
+"""
+PUT_BACK = """for f in "${paths[@]}"; do
+  if git restore --source=HEAD -- "$f" 2>/dev/null; then
+    continue
+  fi; git rm --cached -f -- "$f" 2>/dev/null || true
+  rm -f -- "$f" || exit 1
+done
+"""
+
 # (file, a text in it, what stands in its place, the line and words of the reason)
 UNKNOWN: list[tuple[str, str, str, str]] = [
     ("tests/test.sh", "git apply", "sed -i s/a/b/ x.kts\ngit apply", "line 7: runs sed"),
@@ -369,6 +393,88 @@ UNKNOWN: list[tuple[str, str, str, str]] = [
     ("tests/test.sh", "exit_code=$?", "python3 <<END\n1\nEND", "line 10: begins a here-document"),
     ("tests/test.sh", "exit_code=$?", "python3 /tests/x.py", "line 10: runs python3 /tests/x.py"),
     ("tests/test.sh", "exit_code=$?", "echo 'a\nb'", "line 10: has a quote"),
+    (
+        "tests/test.sh",
+        "git apply",
+        'for f in a; do\nrm -f -- "$f"\ndone\ngit apply',
+        "line 7: makes",
+    ),
+    (
+        "tests/test.sh",
+        "git apply",
+        READ_PATHS.replace("/tests/test.patch", "/tmp/x") + "git apply",
+        "line 12: reads names",
+    ),
+    (
+        "tests/test.sh",
+        "git apply",
+        READ_PATHS.replace("continue", "./x") + "git apply",
+        "line 10: runs ./x in a block",
+    ),
+    (
+        "tests/test.sh",
+        "git apply",
+        READ_PATHS.replace("$line", "$(./x)") + "git apply",
+        "line 9: runs a command in a block",
+    ),
+    (
+        "tests/test.sh",
+        "git apply",
+        READ_PATHS + PUT_BACK.replace("HEAD", "main") + "git apply",
+        "line 14: changes other files",
+    ),
+    (
+        "tests/test.sh",
+        "git apply",
+        READ_PATHS + PUT_BACK.replace('-- "$f" ||', "-- src ||") + "git apply",
+        "line 17: changes other files",
+    ),
+    (
+        "tests/test.sh",
+        "git apply",
+        READ_PATHS + PUT_BACK.replace("fi", "fi\n./gradlew a") + "git apply",
+        "line 17: runs ./gradlew in a block",
+    ),
+    (
+        "tests/test.sh",
+        "git apply --whitespace=nowarn /tests/test.patch",
+        "if ! git apply /tests/b.patch; then\nexit 1\nfi",
+        "line 7: makes what runs",
+    ),
+    (
+        "environment/prepare.sh",
+        "git reset",
+        "git config core.hooksPath /x\ngit reset",
+        "line 5: runs",
+    ),
+    (
+        "environment/prepare.sh",
+        "git reset",
+        "git config --global core.eol lf\ngit reset",
+        "line 5: run",
+    ),
+    ("environment/prepare.sh", "git reset", "echo x >> src/a.kt\ngit reset", "line 5: writes to"),
+    ("environment/prepare.sh", "git reset", "git add . ; git reset", "line 5: is to go, but"),
+    ("environment/prepare.sh", "git reset", "git add \\\n  .\ngit reset", "line 5: is to go, but"),
+    ("environment/prepare.sh", "# Once", "git add .\n# Once", "line 10: runs git"),
+    (
+        "environment/Dockerfile",
+        "WORKDIR",
+        "RUN chmod +x /home/adder/gradlew\nWORKDIR",
+        "line 14: does",
+    ),
+    (
+        "environment/Dockerfile",
+        "WORKDIR",
+        "RUN chmod +x /home/*\nWORKDIR",
+        "line 14: does something",
+    ),
+    (
+        "environment/Dockerfile",
+        "WORKDIR",
+        "RUN chmod -R 777 /home/x\nWORKDIR",
+        "line 14: does some",
+    ),
     ("environment/prepare.sh", "git reset", "git fetch origin x\ngit reset", "line 5: runs git"),
     ("environment/prepare.sh", "# Once", "sed -i s/a/b/ x.kts\n# Once", "line 10: runs sed"),
     ("environment/prepare.sh", "# Once", "git checkout main\n# Once", "line 10: checks out"),
@@ -409,6 +515,50 @@ def test_a_line_that_is_not_recognised_refuses_the_whole_task_and_says_why(
         not said.startswith("line") and any(place in r and said in r for r in refused)
     ), done.output
     assert "1 refused" in done.output
+
+
+def test_a_script_that_makes_way_for_the_hidden_patch_comes_to_the_same(made: Foreign) -> None:
+    plain = verify_of(hardened(made))
+    again = make_again(made)
+    apply = "git apply --whitespace=nowarn /tests/test.patch"
+    stop = f"if ! {apply}; then\n  echo 'no patch' >&2\n  exit 1\nfi"
+    again.edit("tests/test.sh", apply, f"{READ_PATHS}{PUT_BACK}{stop}")
+    first = "rm -rf /logs/verifier && mkdir -p /logs/verifier\necho 0 >/logs/verifier/reward.txt\n"
+    again.edit("tests/test.sh", "cd /home/adder", f"{first}cd /home/adder")
+    assert verify_of(hardened(again)) == plain
+
+
+def test_what_makes_a_clone_look_clean_goes_since_a_sealed_checkout_is(made: Foreign) -> None:
+    before = (made.task() / "environment/prepare.sh").read_text()
+    tidying = (
+        "git config core.autocrlf input\ngit config --local core.filemode false\n"
+        'echo ".gitattributes" >> .git/info/exclude\ngit add .\n'
+    )
+    plain = (hardened(made) / "environment/prepare.sh").read_text()
+    again = make_again(made)
+    assert before == (again.task() / "environment/prepare.sh").read_text()
+    again.edit("environment/prepare.sh", "git reset", f"{tidying}git reset")
+    assert (hardened(again) / "environment/prepare.sh").read_text() == plain
+
+
+def test_modes_of_files_outside_the_checkout_may_be_set(made: Foreign) -> None:
+    made.edit("environment/Dockerfile", "WORKDIR", "RUN chmod +x /home/*.sh\nWORKDIR")
+    assert "\nRUN chmod +x /home/*.sh\n" in (hardened(made) / "environment/Dockerfile").read_text()
+
+
+def test_an_installation_that_may_never_have_worked_is_named(made: Foreign) -> None:
+    made.edit("environment/Dockerfile", "python3)", "python3 && pip install asciinema)")
+    output = kbench(made, "--check").output
+    assert "line 9: an installation that fails stops the build now" in output
+    assert "no line here installs pip, which it calls [harden/installation]" in output
+    made.edit("environment/Dockerfile", "tmux python3", "tmux python3-pip")
+    assert "which it calls" not in kbench(made, "--check").output
+
+
+def test_a_file_outside_the_checkout_that_steers_the_tests_is_named(made: Foreign) -> None:
+    made.edit("tests/test.sh", "--continue", "--continue --init-script=/home/flaky.gradle")
+    output = kbench(made, "--check").output
+    assert "tests/verify.json: the tests are given /home/flaky.gradle, which an agent" in output
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,12 @@ from kbench_build.rules.findings import printable
 from kbench_build.rules.harden_bases import twin_of, twin_place, with_twins
 from kbench_build.rules.harden_environment import image_settings
 from kbench_build.rules.harden_prepare import prepared, read_prepare, solve_refusals
-from kbench_build.rules.harden_recipe import is_sealed, sealed_recipe, without_checkout
+from kbench_build.rules.harden_recipe import (
+    Recipe,
+    is_sealed,
+    sealed_recipe,
+    without_checkout,
+)
 from kbench_build.rules.harden_reports import report_globs
 from kbench_build.rules.harden_task_toml import hardened_toml
 from kbench_build.rules.harden_tests import COLLECTOR, Refusal, read_test
@@ -204,6 +209,7 @@ class _Drafter:
         if self.refusals:
             return None
         self._say_what_is_outside(image.outside)
+        self._say_what_the_tests_read(script.command, script.workdir)
         data = drafted(
             workdir=script.workdir,
             base=commit.base,
@@ -243,6 +249,26 @@ class _Drafter:
             mend = "give those that the tests need: --env NAME=VALUE"
             self._note("harden/environment", DOCKERFILE, Refusal(line=0, reason=reason), mend)
 
+    def _say_what_is_louder(self, recipe: Recipe) -> None:
+        for line, lacking in recipe.louder:
+            reason = "an installation that fails stops the build now; so far it went unnoticed"
+            mend = "take out of it what the image doesn't need, or can't install"
+            if lacking:
+                reason += f"; no line here installs {' or '.join(lacking)}, which it calls"
+            self._note("harden/installation", DOCKERFILE, Refusal(line=line, reason=reason), mend)
+
+    def _say_what_the_tests_read(self, command: Sequence[str], workdir: str) -> None:
+        """Files outside the checkout that steer the tests: nothing puts those back."""
+        for word in command[1:]:
+            path = word.rpartition("=")[2]
+            if path.startswith("/") and not path.startswith((f"{workdir}/", "/tests/")):
+                reason = f"the tests are given {path}, which an agent can change: it stands outside"
+                mend = (
+                    f"put a copy into tests/, and write /tests/{path.rpartition('/')[2]} in command"
+                )
+                note = Refusal(line=0, reason=f"{reason} the checkout")
+                self._note("harden/outside", VERIFY, note, mend)
+
     def _seal(self, data: Mapping[str, Any]) -> None:
         """The Dockerfile's seal, and prepare.sh with it; left as they are where it is there."""
         workdir, base = str(data["workdir"]), str(data["base_commit"])
@@ -251,6 +277,7 @@ class _Drafter:
             return
         recipe = sealed_recipe(text, workdir=workdir, base=base, history=self.options.history)
         self.refuse(DOCKERFILE, recipe.refusals)
+        self._say_what_is_louder(recipe)
         self.texts[DOCKERFILE] = recipe.text.encode()
         if not recipe.refusals and without_checkout(recipe.image) not in self.bases:
             twin = twin_of(recipe.image, self.bases, workdir)

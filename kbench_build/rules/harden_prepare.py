@@ -5,7 +5,7 @@ kept of prepare.sh keeps its bytes. Leaves the Dockerfile that calls it to `hard
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kbench_build.rules.harden_tests import Refusal, applies, only
@@ -15,6 +15,11 @@ CHECKER = "check_git_changes.sh"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _BUILD_TOOLS = frozenset({"gradlew", "gradle", "mvnw", "mvn", "amper", "make", "bazel"})
 _FREE = ("set", "export", "echo", "readonly")
+# What makes a clone look clean before the base is checked out. A sealed checkout is the base.
+_TIDYING_KEYS = frozenset(
+    f"core.{key}" for key in ("autocrlf", "eol", "filemode", "ignorecase", "longpaths", "safecrlf")
+)
+_TIDYING_FILES = (".git/info/exclude", ".git/info/attributes", ".gitattributes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +27,14 @@ class PrepareScript:
     """What a prepare.sh of the older shape says, or why it isn't one.
 
     `checks` are the lines that call check_git_changes.sh, each with whether the base is checked out
-    there. `swallowed` are lines whose command may fail unnoticed.
+    there. `tidying` are lines before that which make the clone look clean: a sealed checkout is so.
+    `swallowed` are lines whose command may fail unnoticed.
     """
 
     workdir: str = ""
     base: str = ""
     checks: tuple[tuple[int, bool], ...] = ()
+    tidying: tuple[int, ...] = ()
     swallowed: tuple[int, ...] = ()
     refusals: tuple[Refusal, ...] = ()
 
@@ -35,19 +42,33 @@ class PrepareScript:
 def read_prepare(text: str, command: tuple[str, ...]) -> PrepareScript:
     """Read a prepare.sh of the older shape. `command` is the test command of test.sh."""
     reader, refusals = _Reader(command), []
-    for statement in statements(text):
+    found = statements(text)
+    for statement in found:
         problem = statement.problem or reader.read(statement)
         if problem:
             refusals.append(Refusal(line=statement.line, reason=problem))
+    going = [*reader.tidying, *(line for line, at_base in reader.checks if not at_base)]
+    refusals += [
+        Refusal(line=line, reason="is to go, but something else stands on the line")
+        for line in going
+        if not _is_alone(line, found, text)
+    ]
     if not refusals and not reader.base:
         refusals = [Refusal(line=0, reason="checks out no commit, so the base isn't known")]
     return PrepareScript(
         workdir=reader.workdir,
         base=reader.base,
         checks=tuple(reader.checks),
+        tidying=tuple(reader.tidying),
         swallowed=tuple(reader.swallowed),
         refusals=tuple(refusals),
     )
+
+
+def _is_alone(line: int, found: Sequence[Statement], text: str) -> bool:
+    """Whether one statement is all that its line holds, and that it needs no further line."""
+    starts = [statement.line for statement in found]
+    return starts.count(line) == 1 and not text.split("\n")[line - 1].rstrip().endswith("\\")
 
 
 class _Reader:
@@ -56,6 +77,7 @@ class _Reader:
         self.workdir = ""
         self.base = ""
         self.checks: list[tuple[int, bool]] = []
+        self.tidying: list[int] = []
         self.swallowed: list[int] = []
         self.known: dict[str, str] = {}
 
@@ -64,12 +86,14 @@ class _Reader:
         first = statement.commands[0]
         if statement.grouped or first.keywords or any(map(substituted, statement.commands)):
             return "is more than a plain command"
+        if not self.base and _tidies(first):
+            self.tidying.append(statement.line)
+            return only(statement.commands[1:], "true", ":")
         if not first.words or first.name in _FREE:
             return self._remember(first) or only(statement.commands[1:])
-        if first.name == "cd":
-            return self._folder(first) or only(statement.commands[1:], "exit")
-        if first.name == "git":
-            return self._git(first) or only(statement.commands[1:], "exit")
+        if first.name in ("cd", "git"):
+            reader = self._folder if first.name == "cd" else self._git
+            return reader(first) or only(statement.commands[1:], "exit")
         if any(w.strip("'\"").rpartition("/")[2] == CHECKER for w in first.words[:2]):
             self.checks.append((statement.line, bool(self.base)))
             return only(statement.commands[1:], "exit")
@@ -126,12 +150,27 @@ class _Reader:
         return ""
 
 
+def _tidies(command: Command) -> bool:
+    """Whether a command only makes a clone look clean: settings, exclusions, and adding it all."""
+    verb, *words = command.words[1:] or ("",)
+    if command.name == "git" and verb == "config":
+        plain = [word for word in words if not word.startswith("-")]
+        return not {*words} - {*plain, "--local"} and plain[:1] != [] and plain[0] in _TIDYING_KEYS
+    if command.name == "git" and verb == "add":
+        return all(word in (".", "-A", "--all", "-u") for word in words)
+    targets = [target.strip("'\"") for _, target in command.redirects]
+    return command.name in ("echo", "printf") and bool(targets) and {*targets} <= {*_TIDYING_FILES}
+
+
 def prepared(text: str, script: PrepareScript) -> str:
     """prepare.sh with its calls of check_git_changes.sh as the shipped one wants them.
 
-    That one asserts that a checkout is one commit exactly: a call before the base is there goes.
+    That one asserts that a checkout is one commit exactly: a call before the base is there goes,
+    and so does what made a clone pass an older one.
     """
     lines = text.splitlines(keepends=True)
+    for number in script.tidying:
+        lines[number - 1] = ""
     for number, at_base in script.checks:
         line = lines[number - 1]
         if not at_base:

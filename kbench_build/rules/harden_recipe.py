@@ -11,6 +11,7 @@ import json
 import re
 import shlex
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from kbench_build.rules.dockerfile import Instruction, parse_dockerfile, stages
 from kbench_build.rules.harden_tests import Refusal
@@ -18,6 +19,12 @@ from kbench_build.rules.shell_lines import Command, statements, substituted
 
 PREPARE, SEALER = "prepare.sh", "seal_git_history.sh"
 _INSTALLERS = frozenset({"apt-get", "apt", "apk", "dnf", "yum", "microdnf", "pip", "pip3", "npm"})
+# Packages that bring an installer which images rarely have from the start.
+_BROUGHT_BY = {
+    "pip": re.compile(r"\b(?:python3?-pip|py3-pip|ensurepip|get-pip)\b"),
+    "pip3": re.compile(r"\b(?:python3?-pip|py3-pip|ensurepip|get-pip)\b"),
+    "npm": re.compile(r"\b(?:npm\s+\S*npm|nodejs|nodejs-npm|(?:apt-get|apk)[^|;&]*\bnpm)\b"),
+}
 _INSTALL = frozenset({"add", "install", "ci"})
 _BESIDE = frozenset({"rm", "echo", "true", ":", "set", "command", "which", "test", "[", "exit"})
 _SWALLOWED = re.compile(r"\|\|\s*(?:true|:)$")
@@ -32,10 +39,13 @@ class Recipe:
     """A task's Dockerfile: the image that it stood on, and its text sealed.
 
     The new text needs that image under `without_checkout` too. With refusals it is as it was.
+    `louder` are the installations that could fail unnoticed until now: their lines, and the tools
+    of theirs that no line of the file installs.
     """
 
     image: str = ""
     text: str = ""
+    louder: tuple[tuple[int, tuple[str, ...]], ...] = ()
     refusals: tuple[Refusal, ...] = ()
 
 
@@ -61,6 +71,7 @@ def sealed_recipe(text: str, *, workdir: str, base: str, history: str) -> Recipe
     return Recipe(
         image=reader.image,
         text=text if reader.refusals else reader.written(),
+        louder=tuple(reader.louder),
         refusals=tuple(reader.refusals),
     )
 
@@ -76,6 +87,7 @@ class _Reader:
         self.from_at, self.prepared = -1, False
         self.older: list[int] = []
         self.edits: dict[int, str] = {}
+        self.louder: list[tuple[int, tuple[str, ...]]] = []
         self.refusals: list[Refusal] = []
 
     def read(self, at: int, instruction: Instruction) -> str:
@@ -119,6 +131,8 @@ class _Reader:
 
     def _run(self, at: int, instruction: Instruction) -> str:
         called = _called(instruction.arguments)
+        if _sets_modes(instruction.arguments, self.wanted):
+            return ""
         if called == SEALER:
             self.older.append(at)
         elif called == PREPARE or _installs(instruction.arguments):
@@ -135,6 +149,9 @@ class _Reader:
         swallowed = _SWALLOWED.search(text)
         if swallowed is None:
             return
+        if _installs(self.instructions[at].arguments):
+            lacking = _brought_by_nothing(self.instructions[at].arguments, "".join(self.lines))
+            self.louder.append((self.instructions[at].line, lacking))
         loud = text[: swallowed.start()].rstrip().removesuffix("\\").rstrip()
         # Of commands joined by `;` only the last one's failure would count.
         stops = "RUN set -e; " if ";" in loud and "set -e" not in loud else "RUN "
@@ -219,6 +236,28 @@ def _called(arguments: str) -> str:
     return name if name in (PREPARE, SEALER) else ""
 
 
+def _sets_modes(arguments: str, checkout: str) -> bool:
+    """Whether a RUN changes the modes of files outside the checkout, and does nothing else."""
+    commands = _commands(arguments) or []
+    return bool(commands) and all(
+        command.name == "chmod"
+        and not command.redirects
+        and len(command.words) > 2
+        and re.fullmatch(r"[0-7]{3,4}|[ugoa]*[+=-][rwxX]+", command.words[1]) is not None
+        and all(_is_outside(word, checkout) for word in command.words[2:])
+        for command in commands
+    )
+
+
+def _is_outside(word: str, checkout: str) -> bool:
+    """Whether a path, or a pattern that only its last part is, names nothing of the checkout."""
+    folder, _, name = word.rpartition("/")
+    plain = re.fullmatch(r"(?:/[\w.-]+)+", folder) and re.fullmatch(r"[\w.*-]+", name)
+    parts = {*word.split("/")}
+    inside = f"{word}/".startswith(f"{checkout}/") or fnmatchcase(checkout, word)
+    return bool(plain) and not parts & {".", ".."} and not inside
+
+
 def _installs(arguments: str) -> bool:
     """Whether a RUN installs packages, and does nothing else."""
     commands = _commands(arguments)
@@ -226,6 +265,14 @@ def _installs(arguments: str) -> bool:
         return False
     installs = any(c.name in _INSTALLERS and {*c.words} & _INSTALL for c in commands)
     return installs and all(c.name in _INSTALLERS | _BESIDE for c in commands)
+
+
+def _brought_by_nothing(arguments: str, text: str) -> tuple[str, ...]:
+    """The installers that a RUN calls and that no package named in the file brings."""
+    called = {command.name for command in _commands(arguments) or ()}
+    return tuple(
+        name for name in sorted(called & _BROUGHT_BY.keys()) if not _BROUGHT_BY[name].search(text)
+    )
 
 
 def _operands(arguments: str) -> list[str]:

@@ -7,6 +7,7 @@ to others where reports are (`harden_reports`) and what is made of it (`harden`)
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kbench_build.rules.harden_put_back import PutBack
 from kbench_build.rules.shell_lines import Command, Statement, statements, substituted, value_of
 
 COLLECTOR, COMPARER = "kotlin_logs_collector.sh", "junit_compare.py"
@@ -75,6 +76,7 @@ class _Reader:
         self.workdir = ""
         self.patched = False
         self.made_runnable = ""
+        self.blocks = PutBack()
         self.command: tuple[str, ...] = ()
         self.readers: Mapping[str, Callable[[Statement], str]] = {
             "cd": self._folder,
@@ -96,6 +98,10 @@ class _Reader:
         if self.command:
             return after(statement)
         first = statement.commands[0]
+        taken = self.blocks.take(statement, applies=self._takes_the_patch(statement))
+        self.patched = self.patched or self.blocks.applied
+        if taken is not None:
+            return taken
         if statement.grouped or first.keywords:
             return "makes what runs before the tests depend on a condition, or groups it"
         inner = [s for c in statement.commands for s in substituted(c)]
@@ -169,10 +175,13 @@ class _Reader:
     def _patch(self, statement: Statement) -> str:
         return self._applied(statement)
 
+    def _takes_the_patch(self, statement: Statement) -> bool:
+        commands = [c for c in statement.commands if c.name in ("git", "patch")]
+        return bool(commands) and all(applies(c, "test.patch") for c in commands)
+
     def _applied(self, statement: Statement) -> str:
-        for command in statement.commands:
-            if command.name in ("git", "patch") and not applies(command, "test.patch"):
-                return "applies something else than /tests/test.patch, or only a part of it"
+        if not self._takes_the_patch(statement):
+            return "applies something else than /tests/test.patch, or only a part of it"
         self.patched = True
         return only(statement.commands[1:], "exit", "true", ":", "echo", "git", "patch")
 
@@ -197,7 +206,7 @@ class _Reader:
                 words = [word for word in words if not word.startswith("-")]
             if not words or not all(_is_old_report(word) for word in words):
                 return "removes or changes other files than old reports before the tests run"
-        return only(statement.commands[1:], "rm", "find", "true", ":")
+        return only(statement.commands[1:], "rm", "find", "mkdir", "true", ":")
 
     def _tests(self, statement: Statement) -> str:
         first, *rest = statement.commands

@@ -512,6 +512,14 @@ def test_a_shallow_clone_says_that_its_history_is_not_all_there(mined: Mined) ->
     assert not mined.task(2).exists()
 
 
+def test_an_environment_of_another_upstream_serves_none_of_this_one(mined: Mined) -> None:
+    mined.ready(1)
+    mined.configure(CONFIG.replace('name = "py"', 'name = "py"\nrepository = "acme/other"'))
+    assert "it was tried in 'py', which kbench.toml has no more" in mined.run("--emit").stdout
+    mined.configure(CONFIG.replace('name = "py"', 'name = "py"\nrepository = "Acme/text"'))
+    assert "new      tasks/acme_text-1" in mined.run("--emit").stdout
+
+
 def test_settings_that_make_no_sense_name_their_place(mined: Mined) -> None:
     for text, said in (
         ("[mine.emit]\nfoo = 1\n", "mine.emit.foo: is no table of task.toml"),

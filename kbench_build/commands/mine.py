@@ -100,7 +100,7 @@ def mine(
         raise click.UsageError(f"--dry-run writes nothing, {flag} keeps what it finds: give one")
     check_pictures(pictures)
     name = _name_of(clone, repository)
-    config = load_mine_config(root, preset)
+    config = load_mine_config(root, preset, name)
     folder = step.folder_of(root, name)
     window = Window(
         branch=branch,

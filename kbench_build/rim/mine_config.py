@@ -1,6 +1,6 @@
 """`[mine]` of `kbench.toml`: the preset of a language, and what a dataset changes of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,11 @@ class MineConfig:
     judge: JudgeConfig | None = None
 
 
-def load_mine_config(root: Path, preset: str = "") -> MineConfig:
-    """Read `[mine]` of the dataset's `kbench.toml`; `preset` wins over the one named there."""
+def load_mine_config(root: Path, preset: str = "", repository: str = "") -> MineConfig:
+    """Read `[mine]` of the dataset's `kbench.toml`; `preset` wins over the one named there.
+
+    Environments of other repositories than `repository` (`owner/name`; empty: any) are left out.
+    """
     try:
         table = read_toml(root / CONFIG, CONFIG).get("mine", {})
     except FileNotFoundError:
@@ -62,10 +65,16 @@ def load_mine_config(root: Path, preset: str = "") -> MineConfig:
         fewest_lines=_number(table, "fewest_lines", MineConfig.fewest_lines),
         most_lines=_number(table, "most_lines", MineConfig.most_lines),
         most_files=_number(table, "most_files", MineConfig.most_files),
-        environments=read_environments(table.get("environment", []), name),
+        environments=_serving(read_environments(table.get("environment", []), name), repository),
         pieces=read_pieces(table.get("emit", {}), table.get("change", [])),
         judge=read_judge(table.get("judge")),
     )
+
+
+def _serving(environments: Iterable[Environment], repository: str) -> tuple[Environment, ...]:
+    """Those that may serve a repository; forges don't tell capitals in its name."""
+    own = ("", repository.lower())
+    return tuple(e for e in environments if not repository or e.repository.lower() in own)
 
 
 def _preset(table: Mapping[str, Any]) -> str:

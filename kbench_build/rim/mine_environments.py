@@ -9,7 +9,7 @@ from kbench_build.errors import KbenchError
 from kbench_build.rim.config import CONFIG
 from kbench_build.rim.presets import runnable
 
-_WORDS = ("name", "image", "start", "end", "workdir", "clone", "history")
+_WORDS = ("name", "image", "start", "end", "workdir", "repository", "clone", "history")
 _LISTS = ("prepare", "command", "reports", "protected", "files", "copies")
 _NEEDED = ("name", "image", "command", "reports")
 _HISTORIES = ("ancestors", "none")
@@ -24,7 +24,8 @@ class Environment:
     """One environment. Names that `tests/verify.json` has too mean the same here.
 
     `image` is a base of `bases/manifest` (`repo:base-tag`) or any image that the engine holds; it
-    serves bases from `start` on and before `end` (see `rules/pins.py`). `prepare` are shell lines
+    serves bases of `repository` (empty: of any) from `start` on and before `end` (see
+    `rules/pins.py`). `prepare` are shell lines
     that run once in each checkout, with a network only where `network` says so. `files` are the
     patterns of test files that `command` can be given.
 
@@ -49,6 +50,7 @@ class Environment:
     cpus: float | None = None
     memory_mb: int | None = None
     disk_mb: int | None = None
+    repository: str = ""
     clone: str = ""
     history: str = "ancestors"
     copies: tuple[str, ...] = ()

@@ -1,6 +1,9 @@
 """Asking GitHub's API, against a real server on loopback that speaks it and fails as it may."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +18,7 @@ from kbench_build.rules.issue_links import Issue
 from kbench_build.rules.merges import Pull
 from kbench_build.steps.ask_github import Asking, known
 from tests.forge_kit import PRIMARY, SECONDARY, Asked, Fault, Forge, Reply, forge, message
+from tests.upstream_kit import Upstream, new_upstream
 
 QUICK = Patience(longest=5, secondary=0.05, failure=0.02)
 TOKEN = "ghp_of_nobody"
@@ -374,3 +378,119 @@ def test_a_path_below_the_servers_address_is_kept(tmp_path: Path) -> None:
         )
         assert base
         assert Run(made, tmp_path).pulls() == [1, 2, 3]
+
+
+# The command.
+
+
+def kbench(*argv: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    main = "import sys; from kbench_build.cli import main; sys.exit(main())"
+    none = {"GITHUB_TOKEN": "", "GH_TOKEN": "", "GITHUB_API_URL": "", "NO_COLOR": "1"}
+    command = [sys.executable, "-c", main, "mine", *argv]
+    whole = {**os.environ, **none, **env}
+    return subprocess.run(command, cwd=cwd, env=whole, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> Upstream:
+    """A repository with a squashed change, #3, and one that was rebased: two commits, #4."""
+    repository = new_upstream(tmp_path)
+    repository.git("remote", "add", "origin", "https://github.com/acme/text.git")
+    repository.commit("src/main/kotlin/A.kt", "Begin")
+    for subject in ("Keep it (#3)", "Step one", "Step two"):
+        repository.later()
+        name = subject.split()[1]
+        place = repository.root / "src/test/kotlin" / f"{name}Test.kt"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"{name}\n{name}\n", encoding="utf-8")
+        repository.commit("src/main/kotlin/A.kt", subject, text=f"{name}\n{name}\n{name}\n")
+    return repository
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    root = tmp_path / "dataset"
+    root.mkdir()
+    return root
+
+
+def candidates(dataset: Path) -> list[dict[str, Any]]:
+    path = dataset / "mined" / "acme_text" / "candidates.jsonl"
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_the_command_joins_what_github_says(upstream: Upstream, dataset: Path) -> None:
+    with forge(token=TOKEN) as server:
+        server.pull(3, "Keep it always", body="Fixes #9", labels=[{"name": "bug"}])
+        head = upstream.git("rev-parse", "HEAD")
+        server.pull(4, "Both steps", merge_commit_sha=head, commits=2)
+        server.issue(9, "It is lost", "Often.")
+        env = {"GITHUB_API_URL": server.url, "GITHUB_TOKEN": TOKEN}
+        done = kbench(str(upstream.root), "--github", "--statements", cwd=dataset, **env)
+        assert done.returncode == 0, done.stderr
+        assert TOKEN not in done.stdout + done.stderr
+        newest, oldest = candidates(dataset)
+        assert (newest["id"], newest["title"], len(newest["commits"])) == ("#4", "Both steps", 2)
+        assert (oldest["title"], oldest["labels"]) == ("Keep it always", ["bug"])
+        assert oldest["issues"] == [{"repository": "acme/text", "number": 9}]
+        assert "statements: 1 accepted (1 of issues), 0 rejected, 1 draft" in done.stdout
+        # Later runs use it without asking.
+        asked = len(server.asked)
+        kbench(str(upstream.root), cwd=dataset)
+        assert candidates(dataset) == [newest, oldest]
+        assert len(server.asked) == asked
+
+
+def test_an_error_half_way_is_named_and_the_rest_is_mined(
+    upstream: Upstream, dataset: Path
+) -> None:
+    with forge(per_page=1) as server:
+        server.pull(3, "Keep it always", updated_at="2025-01-01T00:00:00Z")
+        server.pull(4, "Not to be had")
+        server.fault = always("pulls?2", message(401, "Bad credentials"))
+        argv = (str(upstream.root), "--github", "--format", "json")
+        done = kbench(*argv, cwd=dataset, GITHUB_API_URL=server.url)
+    assert done.returncode == 0
+    assert "no token in GITHUB_TOKEN" in done.stderr
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert "401: Bad credentials" in problem
+    assert f"not known: {problem}" in done.stderr
+    assert [each["title"] for each in candidates(dataset)] == ["Keep it always"]
+
+
+def test_a_dry_run_asks_and_writes_nothing(upstream: Upstream, dataset: Path) -> None:
+    with forge() as server:
+        server.pull(3, "Keep it always")
+        argv = (str(upstream.root), "--github", "--dry-run")
+        done = kbench(*argv, cwd=dataset, GITHUB_API_URL=server.url)
+    assert done.returncode == 0, done.stderr
+    assert list(dataset.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "origin", "reason"),
+    [
+        (["--pulls", "kbench.toml"], "", "--pulls is in place of --github: give one"),
+        ([], "https://git.example.org/acme/text", "isn't at github.com: set GITHUB_API_URL"),
+    ],
+)
+def test_what_can_not_be_asked_is_one_line(
+    upstream: Upstream, dataset: Path, more: list[str], origin: str, reason: str
+) -> None:
+    (dataset / "kbench.toml").touch()
+    if origin:
+        upstream.git("remote", "set-url", "origin", origin)
+    done = kbench(str(upstream.root), "--github", *more, cwd=dataset)
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_library_is_one_line_that_names_the_extra(
+    upstream: Upstream, dataset: Path
+) -> None:
+    (dataset / "github.py").write_text("raise ImportError('none')", encoding="utf-8")
+    done = kbench(str(upstream.root), "--github", cwd=dataset, PYTHONPATH=str(dataset))
+    assert done.returncode == 2
+    assert "pip install 'kbench-build[mine]'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -7,7 +7,7 @@ import pytest
 
 from kbench_build.errors import KbenchError
 from kbench_build.rim.history import History, MissingObjectsError
-from kbench_build.rules.merges import Found, Pull, merged_changes
+from kbench_build.rules.merges import Found, Pull, merged_changes, uncounted
 from tests.upstream_kit import DAY, START, Upstream, new_upstream
 
 
@@ -101,6 +101,36 @@ def test_the_forge_says_which_commits_a_rebase_wrote(upstream: Upstream, tmp_pat
     (found,) = changes(upstream, tmp_path, (pull,)).candidates
     assert (found.id, found.how, found.base, found.merge) == ("#31", "rebase", base, last)
     assert (found.title, found.labels, found.url) == ("Both", ("bug",), "u")
+
+
+def test_a_squash_whose_number_was_deleted_is_one_commit(
+    upstream: Upstream, tmp_path: Path
+) -> None:
+    upstream.commit("a.kt", "Not part of it")
+    upstream.later()
+    base = upstream.git("rev-parse", "HEAD")
+    (upstream.root / "b.kt").write_text("Both\n")
+    upstream.git("add", "-A")
+    upstream.git("commit", "-q", "-m", "Both\n\nMore", committer="noreply@github.com")
+    last = upstream.git("rev-parse", "HEAD")
+    pull = Pull(number=31, title="Both", merge_commit=last, commits=2)
+    (found,) = changes(upstream, tmp_path, (pull,)).candidates
+    assert (found.id, found.how, found.base, found.commits) == ("#31", "squash", base, (last,))
+
+
+def test_a_list_of_pull_requests_needs_counts_only_for_what_may_be_rebased(
+    upstream: Upstream, tmp_path: Path
+) -> None:
+    squashed = upstream.commit("a.kt", "One (#1)")
+    last = upstream.commit("b.kt", "Two")
+    pulls = [
+        Pull(number=1, title="", merge_commit=squashed),
+        Pull(number=2, title="", merge_commit=last),
+        Pull(number=3, title="", merge_commit=last, commits=2),
+        Pull(number=4, title=""),
+    ]
+    history = History(upstream.root, tmp_path / "store")
+    assert uncounted(list(history.commits(history.tip())), pulls) == (2,)
 
 
 def test_the_forges_words_win_over_the_commits(upstream: Upstream, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ class Upstream:
     now: int = START
 
     def git(self, *argv: str, committer: str = "Mona", authored: int = 0) -> str:
+        mail = committer if "@" in committer else f"{committer.lower()}@example.org"
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.root),
@@ -24,7 +25,7 @@ class Upstream:
             "GIT_AUTHOR_NAME": "Ada",
             "GIT_AUTHOR_EMAIL": "ada@example.org",
             "GIT_COMMITTER_NAME": committer,
-            "GIT_COMMITTER_EMAIL": f"{committer.lower()}@example.org",
+            "GIT_COMMITTER_EMAIL": mail,
             "GIT_AUTHOR_DATE": f"{authored or self.now} +0000",
             "GIT_COMMITTER_DATE": f"{self.now} +0000",
         }

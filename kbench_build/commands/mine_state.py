@@ -110,7 +110,8 @@ def _lines(found: "Sequence[Stated]", folder: Path) -> list[str]:
     )
     by = ", ".join(f"{sources[source]} {words}" for source, words in _BY.items() if sources[source])
     accepted = f"{outcomes['accepted']} accepted" + (f" ({by})" if by else "")
-    lines = [f"statements: {accepted}, {outcomes['rejected']} rejected, {outcomes['draft']} drafts"]
+    drafts = f"{outcomes['draft']} draft" + ("s" if outcomes["draft"] != 1 else "")
+    lines = [f"statements: {accepted}, {outcomes['rejected']} rejected, {drafts}"]
     open_ends = [each for each in found if each.statement.outcome != "accepted"]
     for each in open_ends[:_LISTED]:
         place = folder / each.id.removeprefix("#") / "instruction.md"

@@ -25,6 +25,8 @@ _GITLAB = re.compile(r"Merge branch '(?P<branch>[^']+)' into '[^']+'")
 _GITLAB_NUMBER = re.compile(r"^See merge request (?:\S+)?!(\d{1,9})$", re.MULTILINE)
 _SQUASH = re.compile(r"(.*\S)\s*\(#(\d{1,9})\)")
 _ONE_GO_SEC = 2
+# Who commits what is merged in GitHub's pages by a squash.
+_GITHUBS_MAIL = "noreply@github.com"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +170,7 @@ def _merges(commits: Sequence[Commit], pulls: _Pulls) -> Iterator[_Merge]:
 
 def _marked(commit: Commit, pulls: _Pulls) -> _Merge | None:
     """A merge commit or a squashed one, by its message."""
-    subject, _, rest = commit.message.strip().partition("\n")
-    subject, rest = subject.strip(), rest.strip()
+    subject, rest = _subject(commit)
     is_merge = len(commit.parents) > 1
     merge = _of_merge(commit, subject, rest) if is_merge else _of_squash(commit, subject, rest)
     pull = pulls.of(commit, merge.number)
@@ -178,6 +179,12 @@ def _marked(commit: Commit, pulls: _Pulls) -> _Merge | None:
     if pull is not None and not is_merge and pull.commits > 1 and merge.number is None:
         return None  # the last of several rebased commits
     return replace(merge, pull=pull)
+
+
+def _subject(commit: Commit) -> tuple[str, str]:
+    """The first line of a message, and the rest."""
+    subject, _, rest = commit.message.strip().partition("\n")
+    return subject.strip(), rest.strip()
 
 
 def _of_merge(commit: Commit, subject: str, rest: str) -> _Merge:
@@ -210,9 +217,21 @@ def _rebased(commits: Sequence[Commit], at: int, pulls: _Pulls) -> _Merge | None
         return None
     if any(len(commit.parents) > 1 for commit in run):
         return None
+    if pull and _is_squash(run):
+        return replace(_of_squash(newest, *_subject(newest)), pull=pull)
     subject, _, body = run[0].message.strip().partition("\n")
     text = "\n\n".join([body.strip(), *(commit.message.strip() for commit in run[1:])]).strip()
     return _Merge(how="rebase", commits=run, title=subject, body=text, pull=pull)
+
+
+def _is_squash(run: Sequence[Commit]) -> bool:
+    """Whether only the last commit is the change, though the forge counts more.
+
+    Those that were squashed into it are on no branch; what lies before it is older.
+    """
+    last = run[-1]
+    apart = last.committed - run[0].committed > _ONE_GO_SEC + len(run)
+    return last.committer_email == _GITHUBS_MAIL and apart
 
 
 def _length_of_run(commits: Sequence[Commit], at: int) -> int:

@@ -466,6 +466,29 @@ def test_ids_with_half_a_character_can_be_written() -> None:
     assert json.loads(expected_tests(value))["f2p_tests"] == ["a\ud800"]
 
 
+def test_a_hostile_title_and_name_make_plain_files(mined: Mined) -> None:
+    mined.project.upstream.git("config", "i18n.commitEncoding", "latin-1")
+    files: dict[str, str | bytes | None] = {
+        "src/lib4.py": "a = 1\n" * 4,
+        "tests/test_4.py": "def test():\n    1\n",
+    }
+    mined.project.change(files, 'M\udce9nd \x1b[31m"""\\ ' + "x" * 5_000 + " (#4)")
+    mined.run("--repository", "acme/te xt$(id)")
+    place = mined.root / "mined" / "acme_te xt$(id)" / "4"
+    for name, value in (("trial", trial()), ("statement", statement(text="a\ud800"))):
+        (place / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
+    done = mined.run("--repository", "acme/te xt$(id)", "--emit", "--only", "4")
+    assert "1 written" in done.stdout, done.stdout
+    (task,) = (mined.root / "tasks").iterdir()
+    assert task.name == "acme_te-xt-id--4"
+    title = tomllib.loads((task / "task.toml").read_text(encoding="utf-8"))["task"]["description"]
+    assert title.startswith('M\ufffdnd [31m"""\\ xx')
+    assert len(title) < 400
+    recipe = (task / "environment" / "Dockerfile").read_text(encoding="utf-8")
+    assert "/home/te-xt-id-" in recipe
+    assert "$" not in recipe
+
+
 def test_task_ids_are_owner_name_and_number() -> None:
     assert task_id("acme/text", "#7") == "acme_text-7"
     assert task_id("acme/te.xt", "0123456789ab") == "acme_te.xt-0123456789ab"
@@ -481,6 +504,12 @@ def test_the_bases_script_fetches_what_the_pin_says(tmp_path: Path) -> None:
     command = ["bash", str(script), str(project.upstream.root), old]
     subprocess.run(command, check=True, env={"PATH": "/usr/bin:/bin", "KBENCH_OUTPUT": str(output)})
     assert git("bundle", "list-heads", str(output)) == f"{old} refs/heads/main"
+    for address in ("ext::sh -c id", str(tmp_path / "nowhere")):
+        away = [*command[:2], address, old]
+        environment = {"PATH": "/usr/bin:/bin", "KBENCH_OUTPUT": str(tmp_path / "none")}
+        failed = subprocess.run(away, capture_output=True, env=environment, check=False)
+        assert failed.returncode != 0
+    assert not (tmp_path / "none").exists()
     wrong = subprocess.run([*command[:3], "main"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2
     assert "not a full commit id: 'main'" in wrong.stderr

@@ -12,6 +12,7 @@ from kbench_build.rules.emit import toml_text
 
 TAG, BUNDLE, SCRIPT, REF = "history", "history.bundle", "fetch_history.sh", "refs/heads/main"
 DOCKERFILE = "Dockerfile.history"
+_ODD = re.compile(r"[^A-Za-z0-9._-]+")
 _NO_NAME = re.compile(r"[^a-z0-9]+")
 _HEAD = (
     "# The upstream up to the newest base that a task begins with; `kbench mine --emit` wrote it.\n"
@@ -26,7 +27,7 @@ def repo_name(repository: str) -> str:
 
 def place_of(repository: str) -> str:
     """Where the clone stands in the image."""
-    return f"/home/{repository.rpartition('/')[2]}"
+    return f"/home/{_ODD.sub('-', repository.rpartition('/')[2]).strip('.') or 'upstream'}"
 
 
 def base_files(

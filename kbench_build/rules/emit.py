@@ -37,6 +37,7 @@ _WIDTH = 100
 _LONGER, _MORE_SEC = 1.5, 60
 _CHANGE_URL = "code_change_url"
 _JVM = (".java", ".kt", ".kts", ".groovy", ".scala")
+_LONGEST_TITLE = 300
 _BUILD_SEC, _AGENT_SEC = 1800.0, 1800.0
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -112,7 +113,7 @@ def task_files(
     return {
         **own,
         **shipped,
-        TASK: toml_text(task).encode(),
+        TASK: toml_text(task).encode("utf-8", "replace"),
         INSTRUCTION: (texts.statement.strip("\n") + "\n").encode("utf-8", "replace"),
         DOCKERFILE: dockerfile(setting, base).encode(),
         PREPARE: prepare_script(setting, base).encode("utf-8", "surrogateescape"),
@@ -218,7 +219,7 @@ def task_toml(
     pieces: Iterable[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The value of `task.toml`: what is known, then what each of the pieces says instead."""
-    about = {"name": f"{namespace}/{task.lower()}", "description": " ".join(title.split())}
+    about = {"name": f"{namespace}/{task.lower()}", "description": _line(title)}
     seconds, cpus = setting.timeout_sec, setting.cpus
     whole = int(cpus) if cpus and cpus.is_integer() else cpus
     limits = {"cpus": whole, "memory_mb": setting.memory_mb}
@@ -249,6 +250,12 @@ def unknown(task: Mapping[str, Any]) -> tuple[str, ...]:
     """The keys of `[metadata.source]` that a task must have and this one lacks."""
     source = task["metadata"]["source"]
     return tuple(key for key in SOURCE_KEYS if not source.get(key))
+
+
+def _line(title: str) -> str:
+    """A title in one line of bounded length, without what no file of text can hold."""
+    known = title[:_LONGEST_TITLE].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else " " for c in " ".join(known.split()))
 
 
 def _source(source: Source) -> dict[str, Any]:

@@ -18,7 +18,8 @@ fail() {
 
 SCRATCH=$(mktemp -d)
 trap 'rm -rf -- "$SCRATCH"' EXIT
-export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0
+export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 \
+    GIT_ALLOW_PROTOCOL=file:git:http:https:ssh
 FORMAT=sha1
 [ "${#2}" -eq 40 ] || FORMAT=sha256
 

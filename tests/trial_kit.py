@@ -4,13 +4,17 @@ Its tests are Python files with functions; `/run_tests.py` in the image runs tho
 and writes JUnit XML, with the words that pytest has for a file that it can't load.
 """
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from kbench_build.rim.engines.docker import KEPT
 from tests import engine_box, verifier_image
 from tests.upstream_kit import Upstream, new_upstream
 
@@ -33,7 +37,7 @@ for name in sys.argv[1:]:
         body = '<error message="collection failure"/>'
         cases.append(f'<testcase classname="" name="{dotted}">{body}</testcase>')
         continue
-    for test, function in vars(module).items():
+    for test, function in list(vars(module).items()):
         if test.startswith("test_"):
             body = ""
             try:
@@ -57,21 +61,20 @@ timeout_sec = 5
 
 
 @contextmanager
-def image(folder: Path, *, without: str = "", name: str = IMAGE) -> Iterator[str]:
-    """The image, while it is there; without some of its programs."""
-    programs = " ".join(p for p in verifier_image.PROGRAMS.split() if p not in without.split())
+def image(folder: Path) -> Iterator[str]:
+    """The image, while it is there."""
     text = f"FROM scratch\nADD root.tar /\nADD run_tests.py /\nRUN {verifier_image.LINK_PYTHON}\n"
     context = {
-        "root.tar": verifier_image.programs(f"{programs} rmdir id"),
+        "root.tar": verifier_image.programs(f"{verifier_image.PROGRAMS} rmdir"),
         "run_tests.py": RUNNER.encode(),
         "Dockerfile": text.encode(),
     }
-    result = engine_box.engine.build(engine_box.spec(folder, text, image=name, context=context))
+    result = engine_box.engine.build(engine_box.spec(folder, text, image=IMAGE, context=context))
     assert result.status == "built", result
     try:
-        yield name
+        yield IMAGE
     finally:
-        engine_box.engine._api.client.remove_image(name, force=True)
+        engine_box.engine._api.client.remove_image(IMAGE, force=True)
 
 
 class Project:
@@ -107,9 +110,58 @@ class Project:
 OLD = "import lib\n\n\ndef test_one():\n    assert lib.one() == 1\n"
 
 
-def kbench(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    """`kbench mine …` in a dataset's root."""
+def slow_project(folder: Path) -> tuple[Project, Path]:
+    """Two changes whose tests take a second, and the root of a dataset."""
+    project = Project(folder)
+    for name in ("a", "b"):
+        test = f"import time\n\n\ndef test_{name}():\n    time.sleep(1)\n    import {name}\n"
+        project.pull({f"{name}.py": "one = 1\ntwo = 2\n", f"tests/test_{name}.py": test})
+    root = folder / "dataset"
+    root.mkdir()
+    (root / "kbench.toml").write_text(CONFIG.replace("sec = 5", "sec = 20"), encoding="utf-8")
+    return project, root
+
+
+def start(root: Path, *argv: str) -> subprocess.Popen[str]:
+    """`kbench mine …` in a dataset's root, not waited for."""
     main = "import sys; from kbench_build.cli import main; sys.exit(main())"
     env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "140"}
-    command = [sys.executable, "-c", main, "mine", *argv]
-    return subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+    return subprocess.Popen(
+        [sys.executable, "-c", main, "mine", *argv],
+        cwd=root,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """How a command ended, and what of it the engine still holds."""
+
+    code: int
+    stdout: str
+    stderr: str
+    left: tuple[str, ...]
+
+    @property
+    def trials(self) -> dict[str, Any]:
+        """What JSON says of the trials."""
+        value: dict[str, Any] = json.loads(self.stdout)["trials"]
+        return value
+
+
+def kbench(root: Path, *argv: str) -> Done:
+    """`kbench mine …` in a dataset's root."""
+    process = start(root, *argv)
+    stdout, stderr = process.communicate()
+    return Done(code=process.returncode, stdout=stdout, stderr=stderr, left=left_by(process.pid))
+
+
+def left_by(pid: int) -> tuple[str, ...]:
+    """The containers and kept images of a process."""
+    own = f"kbench-{pid}-"
+    tags = (tag.partition(":") for tag in engine_box.engine.images())
+    kept = (tag for name, _, tag in tags if name == KEPT)
+    return tuple(name for name in (*engine_box.containers(), *kept) if name.startswith(own))

@@ -416,8 +416,9 @@ class _Trier:
         files, ran_before = ready.plan.files, ready.plan.ran_before
         while True:
             for state in ready.plan.verify:
-                result = self._run(ready.job(state, place), told)
-                told.runs[state].append(_state_run(result))
+                told.runs[state].append(_state_run(self._run(ready.job(state, place), told)))
+                if told.runs[state][-1].stopped:
+                    break
             found = judge(told.runs, files=files, ran_before=ran_before)
             if found.outcome != "valid" or len(told.runs["fix"]) == self._runs:
                 return found

@@ -255,7 +255,7 @@ def unknown(task: Mapping[str, Any]) -> tuple[str, ...]:
 def _line(title: str) -> str:
     """A title in one line of bounded length, without what no file of text can hold."""
     known = title[:_LONGEST_TITLE].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return "".join(c if c.isprintable() else " " for c in " ".join(known.split()))
+    return " ".join("".join(c if c.isprintable() else " " for c in known).split())
 
 
 def _source(source: Source) -> dict[str, Any]:

@@ -234,6 +234,7 @@ def test_it_rejects_whoever_wrote_it(source: Source) -> None:
         "`Adder().total()` is wrong.",  # the tests need it
         "Adder.total is wrong",
         "# Total\n\n1. Call it.\n2. See 3.",
+        "The key goes.\n\n- a list that\n    goes on with the key",  # which is no code
     ],
 )
 def test_a_plain_word_or_what_tests_need_does_not(text: str) -> None:
@@ -293,7 +294,21 @@ def test_what_tests_need_and_nobody_says_is_a_note() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a" * 60_000, "a(" * 30_000, "\n" * 60_000, ". " * 30_000, "-a" * 30_000, "`" * 60_000]
+    "text",
+    [
+        "a" * 60_000,
+        "a(" * 30_000,
+        "\n" * 60_000,
+        ". " * 30_000,
+        "-a" * 30_000,
+        "`" * 60_000,
+        "[" * 60_000,
+        "> " * 30_000,
+        "![" * 30_000,
+        "*a_ " * 15_000,
+        "<" * 60_000,
+        "`a``" * 15_000,
+    ],
 )
 def test_hostile_texts_are_checked_in_time(text: str) -> None:
     problems(a_change(), text, "draft", sources=[text], at_base=frozenset())

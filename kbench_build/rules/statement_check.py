@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
 from kbench_build.rules import statement
 from kbench_build.rules.content import FIX, INSTRUCTION, TEST_PATCH, Around, Content
 from kbench_build.rules.findings import printable, run_checks
@@ -31,8 +34,8 @@ _NOTE = ("statement/unknown-name", "statement/several-issues", "statement/unlist
 _WORD = re.compile(r"(?:[^\W\d]|\$)[\w$]*")
 _DASHED = re.compile(r"(?<![\w-])(?:--)?[^\W\d_]\w*(?:-\w+)+")
 _OPTION = re.compile(r"(?<![\w-])--[^\W\d_][\w-]*")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
-_SPAN = re.compile(r"`([^`\n]+)`")
+_CODE = frozenset({"code_inline", "code_block", "fence"})
+_BREAKS = frozenset({"softbreak", "hardbreak"})
 _CALLED = re.compile(r"(?<![\w$])((?:[^\W\d]|\$)[\w$]*+)(?=\()|(?<=\w\.)([^\W\d][\w$]*)")
 _MARKERS = re.compile(r"[\s#>*_\d.)-]*+")
 _NEXT_SENTENCE = re.compile(r"[.!?:]\s++")
@@ -199,7 +202,8 @@ def _identifiers(change: Change, text: str) -> set[str]:
     telling = {word for word in words if word.isascii() and is_telling(word.encode("ascii"))}
     called = {name for pair in _CALLED.findall(prose) for name in pair if name}
     declared = {n.decode("ascii") for n in change.content.fix_names.declared if len(n) > 2}
-    spelled = (words & declared) - _capitals(prose)
+    # A plain word in prose is one, whatever the fix calls so.
+    spelled = {word for word in words & declared if not word.islower()} - _capitals(prose)
     options = (*_DASHED.findall(code), *_OPTION.findall(prose))
     return {*telling, *called, *spelled, *_words(code), *options}
 
@@ -216,17 +220,27 @@ def _capitals(prose: str) -> set[str]:
 
 
 def _parted(text: str) -> tuple[str, str]:
-    """The prose and the code of a text."""
-    prose, code, inside = [], [], False
-    for line in text.split("\n"):
-        if _FENCE.match(line):
-            inside = not inside
-        elif inside or line.startswith(("    ", "\t")):
-            code.append(line)
+    """The prose and the code of a text, as a reader of Markdown sees them."""
+    prose: list[str] = []
+    code: list[str] = []
+    for token in MarkdownIt("commonmark").parse(text):
+        if token.type in _CODE:
+            code.append(token.content)
+        elif token.type == "inline":
+            prose.append("".join(_of_prose(token.children or (), code)))
         else:
-            code += _SPAN.findall(line)
-            prose.append(_SPAN.sub(" ", line))
+            prose.append(token.content)
     return "\n".join(prose), "\n".join(code)
+
+
+def _of_prose(tokens: Iterable[Token], code: list[str]) -> Iterator[str]:
+    for token in tokens:
+        if token.type in _CODE:
+            code.append(token.content)
+            yield " "
+        else:
+            yield "\n" if token.type in _BREAKS else token.content
+            yield from (f" {value} " for value in token.attrs.values())
 
 
 def _words(text: str) -> list[str]:

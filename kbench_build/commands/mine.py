@@ -87,9 +87,10 @@ def mine(
     commits with (#n) and rebased ones are found; those that are left out keep their reason.
 
     With --run their tests are run in the images of [[mine.environment]] in kbench.toml; what came
-    of one that was tried stands until something that decided it changes. With --emit those that
-    are proved and have a statement become tasks. Exit 1: one couldn't be tried, an environment's
-    yield drops sharply, or a task that is there differs.
+    of one that was tried stands until something that decided it changes. With --statements each
+    gets its statement: the linked issue's text, that of [mine.judge], or a draft to finish. With
+    --emit those that are proved and have a statement become tasks. Exit 1: one couldn't be tried,
+    the judge wasn't heard, an environment's yield drops sharply, or a task that is there differs.
     """
     from kbench_build.rim.mine_config import load_mine_config  # noqa: PLC0415 - only when asked for
     from kbench_build.rules.path_kinds import Patterns  # noqa: PLC0415

@@ -134,6 +134,8 @@ OTHERS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("harden/no-upstream", "error", "No repository at hand holds the base commit."),
         ("harden/environment", "note", "Variables that a foreign image sets aren't known."),
         ("harden/warm-up", "note", "The build that warms the caches may fail unnoticed."),
+        ("harden/installation", "note", "An installation that could fail unnoticed stops builds."),
+        ("harden/outside", "note", "The tests are given a file that an agent can change."),
     ),
     "`doit seal`": (
         ("seal.repository", "error", "`.git` isn't a folder of the checkout's own."),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Set
 from kbench_build.rules.content import EXPECTED, Content
 from kbench_build.rules.expected_tests import STATUSES
 from kbench_build.rules.findings import Check, Spot
-from kbench_build.rules.renames import renamed
+from kbench_build.rules.renames import renamed, repeated
 
 _MAKING = ("f2p_tests", "s2p_tests", "n2p_tests")
 _WORD = re.compile(r"\w+")
@@ -45,12 +45,17 @@ def _renamed(task: Content) -> Iterator[Spot]:
     found = task.expected
     if found is None:
         return
-    pairs = renamed(found)
+    pairs = {**repeated(found, _added(task)), **renamed(found)}
     for name in ("f2p_tests", "n2p_tests"):
         for index, test in enumerate(found.lists[name] if pairs else ()):
             if test in pairs:
-                message = f"{test!r} is {pairs[test]!r} renamed, which passes at the base"
+                message = f"{test!r} is {pairs[test]!r} by another name, which passes at the base"
                 yield Spot(file=EXPECTED, where=f"{name}[{index}]", message=message)
+
+
+def _added(task: Content) -> str:
+    lines = (line for file in (task.test.files if task.test else ()) for line in file.added)
+    return b"\n".join(lines).decode("utf-8", "replace")
 
 
 def _still_fails(task: Content) -> Iterator[Spot]:
@@ -65,6 +70,15 @@ def _still_fails(task: Content) -> Iterator[Spot]:
 
 
 def _unguarded(task: Content) -> Iterator[Spot]:
+    yield from (spot for spot, is_taken_away in _free(task) if not is_taken_away)
+
+
+def _given_up(task: Content) -> Iterator[Spot]:
+    yield from (spot for spot, is_taken_away in _free(task) if is_taken_away)
+
+
+def _free(task: Content) -> Iterator[tuple[Spot, bool]]:
+    """The tests that passed and are in no list, each with whether the hidden patch removes it."""
     found = task.expected
     if found is None or "run_result" not in found.results:
         return
@@ -76,9 +90,10 @@ def _unguarded(task: Content) -> Iterator[Spot]:
     free = free - set(renamed(found).values()) if free else free
     taken_away = _taken_away(task) if free else frozenset()
     for index, test in enumerate(found.results["run_result"]["passed_tests"] if free else ()):
-        if test in free and not _is_of(test, taken_away):
+        if test in free:
             where = f"run_result.passed_tests[{index}]"
-            yield Spot(file=EXPECTED, where=where, message=f"is in no list: {test!r}")
+            spot = Spot(file=EXPECTED, where=where, message=f"is in no list: {test!r}")
+            yield spot, _is_of(test, taken_away)
 
 
 def _taken_away(task: Content) -> frozenset[str]:
@@ -140,5 +155,13 @@ CHECKS: tuple[Check[Content], ...] = (
         why="A solution may break a test that passed at the base, and nobody will notice.",
         mend="Add it to p2p_tests if it passes with the gold patch; else say why it may go.",
         find=_unguarded,
+    ),
+    Check(
+        id="expected/given-up",
+        severity="note",
+        why="The hidden patch takes away a test that passed at the base: a solution may break what "
+        "it guarded.",
+        mend="Fine where that behaviour is to change; else keep the test.",
+        find=_given_up,
     ),
 )

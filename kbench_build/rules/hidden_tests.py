@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from kbench_build.rules.added_tests import added_tests
+from kbench_build.rules.added_tests import AddedTest, added_tests
 from kbench_build.rules.content import TEST, TEST_PATCH, Content
+from kbench_build.rules.expected_tests import Expected
 from kbench_build.rules.findings import Check, Spot
 from kbench_build.rules.test_commands import (
     TestCommand,
@@ -20,6 +21,22 @@ from kbench_build.rules.test_commands import (
 
 
 def _nobody_expects(task: Content) -> Iterator[Spot]:
+    for test, is_expected in _not_of_the_fix(task):
+        if not is_expected:
+            message = f"adds the test {test.name!r} to {test.path}, which no list holds"
+            yield Spot(file=TEST_PATCH, where=f"line {test.line}", message=message)
+
+
+def _passes_without(task: Content) -> Iterator[Spot]:
+    found = task.expected
+    for test, is_expected in _not_of_the_fix(task):
+        if found and is_expected and _is_new(test, found):
+            message = f"adds the test {test.name!r} to {test.path}, which passes without the fix"
+            yield Spot(file=TEST_PATCH, where=f"line {test.line}", message=message)
+
+
+def _not_of_the_fix(task: Content) -> Iterator[tuple[AddedTest, bool]]:
+    """The added tests that the fix doesn't make pass, each with whether anything names it."""
     if task.expected is None or task.test is None:
         return
     sets = task.expected.sets
@@ -29,12 +46,21 @@ def _nobody_expects(task: Content) -> Iterator[Spot]:
     known: str | None = None
     for test in added_tests(task.test):
         forms = tuple(_forms_of(test.name))
-        if any(_names_a_test(form, short) for form in forms):
-            continue
-        known = _text((sets["p2p_tests"], *patched.values())) if known is None else known
-        if not any(_names_a_test(form, known) for form in forms):
-            message = f"adds the test {test.name!r} to {test.path}, which no list holds"
-            yield Spot(file=TEST_PATCH, where=f"line {test.line}", message=message)
+        if not any(_names_a_test(form, short) for form in forms):
+            known = _text((sets["p2p_tests"], *patched.values())) if known is None else known
+            yield test, any(_names_a_test(form, known) for form in forms)
+
+
+def _is_new(test: AddedTest, found: Expected) -> bool:
+    """Whether an expected test of this file and name passes, and wasn't there before."""
+    stem = PurePosixPath(test.path).name.partition(".")[0]
+    forms = tuple(_forms_of(test.name))
+    before = list(found.before.get("run_result", {}).values())
+    return bool(before) and any(
+        stem in name and any(_names_a_test(f, name) for f in forms)
+        for name in found.sets["p2p_tests"]
+        if not any(name in ids for ids in before)
+    )
 
 
 def _text(lists: Iterable[Iterable[str]]) -> str:
@@ -79,6 +105,14 @@ CHECKS: tuple[Check[Content], ...] = (
         why="A hidden test that decides nothing is a test that was lost: it may not run, or fail.",
         mend="Run the gold patch and add the test to the list of its status before the fix.",
         find=_nobody_expects,
+    ),
+    Check(
+        id="expected/added-passes",
+        severity="note",
+        why="A test that the hidden patch adds and that passes without the fix measures nothing of "
+        "it; it guards what is there.",
+        mend="Fine as a guard; else let it fail on the base with the hidden patch alone.",
+        find=_passes_without,
     ),
     Check(
         id="expected/never-run",

@@ -2,7 +2,8 @@
 
 Promises: only what the names themselves show: another container in the same class, the parentheses
 that another runner puts behind a name, a class that moved to another package with all its tests.
-The test of the old name must be gone. Linear in the number of ids.
+The test of the old name must be gone; or both names are reported, and the hidden patch says nothing
+of such a test. Linear in the number of ids.
 """
 
 from collections import defaultdict
@@ -13,6 +14,8 @@ from kbench_build.rules.expected_tests import Expected
 # What runners put between the containers of a test and its own name.
 _SEPARATORS = (" -- ", " > ", " \u203a ")
 _MOST_DOTS = 20
+_MOST_PAIRS = 5_000
+_LONGEST_PATCH = 1 << 20
 
 
 def renamed(found: Expected) -> Mapping[str, str]:
@@ -32,6 +35,24 @@ def renamed(found: Expected) -> Mapping[str, str]:
     return _moved(new, gone) | dict(_regrouped(new, gone)) if gone else {}
 
 
+def repeated(found: Expected, added: str) -> Mapping[str, str]:
+    """New id → the id of the same test that passed on the untouched base, and is there still.
+
+    Some runners report a test by its own name, by that of its container, or by both. `added` are
+    the lines of the hidden patch: a test that they name may be a new one in a container of its own.
+    """
+    before = found.before.get("run_result")
+    if before is None or len(added) > _LONGEST_PATCH:
+        return {}
+    pairs: dict[str, str] = {}
+    for test in (t for name in ("f2p_tests", "n2p_tests") for t in found.lists[name]):
+        form = next((f for f in _without_containers(test) if f in before["passed_tests"]), None)
+        is_new = form is not None and not any(test in known for known in before.values())
+        if form and is_new and len(pairs) < _MOST_PAIRS and _leaf(test) not in added:
+            pairs[test] = form
+    return pairs
+
+
 def _regrouped(new: Iterable[str], gone: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Pairs that differ in the containers inside their class alone."""
     bare = {old.removesuffix("()"): old for old in gone}
@@ -42,6 +63,12 @@ def _regrouped(new: Iterable[str], gone: Iterable[str]) -> Iterator[tuple[str, s
         old = bare.get(plain) or next((bare[form] for form in forms), None) or within.get(plain)
         if old is not None:
             yield test, old
+
+
+def _leaf(test: str) -> str:
+    """What stands behind the last container."""
+    plain = test.removesuffix("()")
+    return min((plain.rpartition(separator)[2] for separator in _SEPARATORS), key=len)
 
 
 def _without_containers(test: str) -> Iterator[str]:

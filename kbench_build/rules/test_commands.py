@@ -13,6 +13,8 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 _PATH = re.compile(r"(?:(?P<module>.+)/)?src/(?P<set>\w+)/(?:kotlin|java|groovy)/(?P<inside>.+)")
+# What the tests of a source set read.
+_ASSET = re.compile(r"(?:(?P<module>.+)/)?src/(?P<set>\w+)/(?P<inside>.+)")
 _CALL = re.compile(r"(?:^|[\s;&|(])(?:\S{0,100}/)?(gradlew?|mvnw?)\s([^\n;&|<>]*)")
 # Comments on lines of their own, and redirections.
 _ASIDE = re.compile(r"^[ \t]*#.*$|(?<=\s)\d*(?:>>?|<)&?[ \t]*[^\s;&|<>]+", re.MULTILINE)
@@ -24,7 +26,7 @@ _SIDE_TASKS = frozenset(
 # Source sets that have a task of their own, so that `test` alone doesn't run them.
 _OWN_SETS = re.compile(
     r"(?:jvm|desktop|js|wasmJs|wasm|native|linux\w*|macos\w*|ios\w*|mingw\w*|android|integration"
-    r"|androidInstrumented|functional|e2e|acceptance|smoke|performance)Test"
+    r"|androidInstrumented|functional|fun|e2e|acceptance|smoke|performance)Test"
 )
 _ON_DEVICES = frozenset({"androidTest", "androidInstrumentedTest"})
 _GRADLE_VALUES = frozenset({"-x", "--exclude-task", "-I", "--init-script", "-g", "--console"}) | {
@@ -132,9 +134,12 @@ def _maven(words: Sequence[str]) -> TestCommand | None:
 
 
 def can_not_reach(found: Sequence[TestCommand], path: str) -> str:
-    """Why none of the commands can run the test class of a path; empty where one may."""
-    place = _PATH.fullmatch(path)
-    if place is None:
+    """Why none of the commands can run the test class of a path; empty where one may.
+
+    For what tests read it says why none runs the tests of its source set.
+    """
+    place = _PATH.fullmatch(path) or _ASSET.fullmatch(path)
+    if place is None or (place.re is _ASSET and not _OWN_SETS.fullmatch(place["set"])):
         return ""
     reasons = [next(_reasons(command, place), "") for command in found]
     return reasons[0] if reasons and all(reasons) else ""

@@ -66,6 +66,14 @@ def _renamed(folder: Path) -> None:
     tell(small(folder, before=_OTHER), value)
 
 
+def _by_both_names(folder: Path) -> None:
+    """A runner that reports a test by its own name, and by that of its container as well."""
+    old = ["AdderTest.none", "AdderTest.two", "AdderTest.zero"]
+    value = results(f2p=["AdderTest.two"], n2p=["AdderTest.Sums -- zero"], p2p=old, before=old)
+    value["f2p_tests"] = []
+    tell(small(folder, before=_OTHER), value)
+
+
 def _same_leaf_elsewhere(folder: Path) -> None:
     """The old test is still there beside the new one."""
     old = ["AdderTest.none", "AdderTest.two", "AdderTest.zero"]
@@ -117,6 +125,39 @@ def _ignored(folder: Path) -> None:
     small(folder, tested={SPEC: TESTED[SPEC].replace("    @Test\n    fun two()", more)})
 
 
+def _guard(folder: Path, before: list[str]) -> None:
+    """An added test that passes without the fix."""
+    more = "    @Test\n    fun one() = check(1)\n\n    @Test\n    fun two()"
+    p2p = ["AdderTest.none", "AdderTest.one", "AdderTest.zero"]
+    value = results(f2p=["AdderTest.two"], p2p=p2p, before=before)
+    tested = {SPEC: TESTED[SPEC].replace("    @Test\n    fun two()", more)}
+    tell(small(folder, tested=tested), value)
+
+
+def _added_passes(folder: Path) -> None:
+    _guard(folder, ["AdderTest.none", "AdderTest.zero"])
+
+
+def _passed_before(folder: Path) -> None:
+    _guard(folder, ["AdderTest.none", "AdderTest.one", "AdderTest.zero"])
+
+
+def _assets(folder: Path, tasks: str) -> None:
+    tested = {**TESTED, "src/functionalTest/assets/sums.json": "[2]\n"}
+    sample = small(folder, tested=tested)
+    sample.write(
+        "tests/test.sh", f"git apply /tests/test.patch || exit 1\n./gradlew {tasks} || true\n"
+    )
+
+
+def _assets_of_none(folder: Path) -> None:
+    _assets(folder, "test")
+
+
+def _assets_of_a_run(folder: Path) -> None:
+    _assets(folder, "test functionalTest")
+
+
 def _still_fails(folder: Path) -> None:
     value = expected()
     value["test_patch_result"] = {
@@ -156,6 +197,7 @@ ROWS = (
         twin=_one_is_new,
     ),
     Row(row="renamed", rule="expected/renamed", defect=_renamed, twin=_same_leaf_elsewhere),
+    Row(row="renamed", rule="expected/renamed", defect=_by_both_names, twin=_same_leaf_elsewhere),
     Row(
         row="only new",
         rule="expected/mostly-pass-before",
@@ -167,10 +209,18 @@ ROWS = (
         row="nobody expects", rule="expected/nobody-expects", defect=_nobody_expects, twin=_ignored
     ),
     Row(
+        row="nobody expects",
+        rule="expected/added-passes",
+        defect=_added_passes,
+        twin=_passed_before,
+    ),
+    Row(row="never run", rule="expected/never-run", defect=_assets_of_none, twin=_assets_of_a_run),
+    Row(
         row="fails when fixed",
         rule="expected/still-fails",
         defect=_still_fails,
         twin=_comes_to_pass,
     ),
     Row(row="unguarded", rule="expected/unguarded", defect=_unguarded, twin=_removed),
+    Row(row="unguarded", rule="expected/given-up", defect=_removed, twin=_unguarded),
 )

@@ -13,7 +13,7 @@ import pytest
 
 from kbench_build.rim.dataset import read_task_toml
 from kbench_build.rim.store import Store
-from tests import harbor_kit
+from tests import harbor_kit, remine_kit
 from tests.graph_kit import counts
 
 ROOT = Path(__file__).parent.parent
@@ -68,6 +68,19 @@ def test_nop_is_0_and_oracle_is_1_in_fresh_containers(clone: Path, first: str, t
     assert report.data["isolation"] == "fresh"
     rewards = {result["kind"]: result["reward"] for result in report.data["results"]}
     assert rewards == {"nop": 0, "oracle": 1}
+
+
+def test_a_shipped_task_is_mined_anew_from_real_runs(first: str, tmp_path: Path) -> None:
+    assert first
+    task, number = "larkspur_tabula-12", "12"
+    upstream, root = remine_kit.cloned(tmp_path, "tabula"), remine_kit.dataset(tmp_path, "tabula")
+    asked = [*remine_kit.asked_of(upstream, [task], tmp_path), "--only", number]
+    tried = remine_kit.kbench(*asked, "--run", cwd=root)
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+    remine_kit.by_hand(task, root / "mined" / "larkspur_tabula" / number)
+    done = remine_kit.kbench(*asked, "--statements", "--emit", cwd=root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert remine_kit.differing(task, root) == []
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -24,6 +24,7 @@ from tests import engine_box
 from tests.engine_box import engine, run, upload
 
 needs_engine = pytest.mark.engine
+_OWN = f"kbench-{os.getpid()}-"
 pytestmark = pytest.mark.usefixtures("_no_container_left")
 
 
@@ -63,6 +64,48 @@ def test_memory_is_told_apart_from_failing(tiny: str) -> None:
     inside = run(tiny, f"{eat}; exit 0", memory_mb=64)
     assert (inside.status, inside.exit_code) == ("exited", 0)
     assert inside.notes == ("a process inside was killed for memory",)
+
+
+@needs_engine
+def test_what_a_job_writes_has_a_limit(tiny: str) -> None:
+    write = "head -c 40000000 /dev/zero > /work/big; sleep 60"
+    began = time.monotonic()
+    result = run(tiny, write, disk_mb=20)
+    assert (result.status, result.exit_code) == ("disk", None)
+    assert time.monotonic() - began < 30
+    assert run(tiny, "head -c 4000000 /dev/zero > /work/small; sleep 3", disk_mb=20).exit_code == 0
+    assert run(tiny, "sleep 60", disk_mb=20, timeout_sec=3).status == "timeout"
+
+
+@needs_engine
+def test_what_a_job_leaves_can_be_kept_as_an_image(tiny: str) -> None:
+    kept = run(tiny, "printf kept > /work/note; rm edited", keep=True).image
+    try:
+        assert run(kept, "cat /work/note").output == "kept"
+        assert run(kept, "ls /work/edited").exit_code != 0
+    finally:
+        assert engine.discard(kept) == ""
+    assert run(tiny, "exit 3", keep=True).image == ""
+    assert not [tag for tag in engine.images() if tag.startswith(f"{docker_engine.KEPT}:{_OWN}")]
+
+
+@needs_engine
+def test_all_jobs_of_a_process_can_be_ended(tiny: str) -> None:
+    results = []
+    threads = [
+        threading.Thread(target=lambda: results.append(run(tiny, "sleep 60"))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    while sum(name.startswith(_OWN) for name in engine_box.containers()) < 2:
+        time.sleep(0.05)
+    while any(thread.is_alive() for thread in threads):
+        engine.abort()
+        time.sleep(0.1)
+    assert {(r.status, r.exit_code == 0) for r in results} <= {
+        ("engine-error", False),
+        ("exited", False),
+    }
 
 
 @needs_engine

@@ -33,6 +33,8 @@ def test_all():
     assert os.access("lib/run.sh", os.X_OK)
     assert open("lib/dos.txt", "rb").read() == b"one\\r\\ntwo"
     assert open("tests/caf\\xe9.bin", "rb").read() == b"\\0\\xff"
+    assert open("lib/win.bat", "rb").read() == b"one\\r\\ntwo\\r\\n"
+    assert open("tests/win.bat", "rb").read() == b"one\\r\\n"
     assert not os.path.exists("lib/old.py")
 """
 
@@ -51,7 +53,7 @@ def grown(folder: Path) -> tuple[Project, dict[str, str]]:
 
     pull("no-environment", {"tests/test_old.py": OLD + "# before the first environment\n"})
     git("tag", "v1")
-    project.change({"lib/old.py": "old = 1\n", ".gitattributes": "*.bin binary\n"})
+    project.change({"lib/old.py": "old = 1\n", ".gitattributes": "*.bin binary\n*.bat eol=crlf\n"})
     (root / "lib" / "link").symlink_to("../data/blob")
     (root / "lib" / "run.sh").write_bytes(b"#!/bin/sh\n")
     (root / "lib" / "run.sh").chmod(0o755)
@@ -59,6 +61,7 @@ def grown(folder: Path) -> tuple[Project, dict[str, str]]:
         "lib.py": "def one():\n    return 1\n\n\n" + TWO,
         "data/blob": bytes(range(256)) * 3,
         "lib/dos.txt": b"one\r\ntwo",
+        "lib/win.bat": "one\ntwo\n",
         "lib/old.py": None,
     }
     tests: dict[str, str | bytes | None] = {
@@ -66,6 +69,7 @@ def grown(folder: Path) -> tuple[Project, dict[str, str]]:
         "tests/test_net.py": ALONE,
         "tests/test_all.py": LOSSLESS,
         "tests/caf\u00e9.bin": b"\0\xff",
+        "tests/win.bat": "one\n",
     }
     pull("valid", {**fix, **tests})
     pull("no-signal", {"tests/test_old.py": OLD + TEST_TWO + "\n\ndef test_x():\n    lib.one()\n"})

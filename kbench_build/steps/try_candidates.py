@@ -56,7 +56,7 @@ _SLACK_SEC = 300.0
 _LOOK_SEC = 120.0
 _LACKS_TOOLS = 3
 # Which others an environment serves, and how tasks are made of it, decide no trial.
-_NOT_DECIDING = ("start", "end", "clone", "history")
+_NOT_DECIDING = ("start", "end", "repository", "clone", "history")
 _PATCH_KINDS = ("hidden-patch:", "post-image:")
 # More than this isn't sent to every container: an image that holds it costs less.
 _SENT_BYTES = 64 << 20

@@ -358,6 +358,11 @@ while IFS= read -r line; do
   fi; paths+=("${line#diff --git a/}")
 done < /tests/test.patch
 """
+TIDYING = """git config core.autocrlf input
+git config --local core.filemode false
+echo ".gitattributes" >> .git/info/exclude
+git add .
+"""
 PUT_BACK = """for f in "${paths[@]}"; do
   if git restore --source=HEAD -- "$f" 2>/dev/null; then
     continue
@@ -530,14 +535,10 @@ def test_a_script_that_makes_way_for_the_hidden_patch_comes_to_the_same(made: Fo
 
 def test_what_makes_a_clone_look_clean_goes_since_a_sealed_checkout_is(made: Foreign) -> None:
     before = (made.task() / "environment/prepare.sh").read_text()
-    tidying = (
-        "git config core.autocrlf input\ngit config --local core.filemode false\n"
-        'echo ".gitattributes" >> .git/info/exclude\ngit add .\n'
-    )
     plain = (hardened(made) / "environment/prepare.sh").read_text()
     again = make_again(made)
     assert before == (again.task() / "environment/prepare.sh").read_text()
-    again.edit("environment/prepare.sh", "git reset", f"{tidying}git reset")
+    again.edit("environment/prepare.sh", "git reset", f"{TIDYING}git reset")
     assert (hardened(again) / "environment/prepare.sh").read_text() == plain
 
 

@@ -11,6 +11,7 @@ from kbench_build.rim.store import Store
 from tests import engine_box, verifier_image
 from tests.foreign_kit import OFFLINE_DOCKERFILE, TASKS, Foreign, make
 from tests.graph_kit import DODO, doit, write
+from tests.test_harden import PUT_BACK, READ_PATHS, TIDYING
 
 pytestmark = pytest.mark.engine
 
@@ -48,9 +49,13 @@ def foreign(tmp_path: Path) -> Iterator[Foreign]:
         tmp_path / "older",
         tasks=(TASK,),
         namespace=NAMESPACE,
-        base_dockerfile=OFFLINE_DOCKERFILE.format(image=IMAGE),
+        # This machine's git makes no such folder without its templates.
+        base_dockerfile=OFFLINE_DOCKERFILE.format(image=IMAGE)
+        + "RUN mkdir -p /home/adder/.git/info\n",
         tooling="RUN command -v python3 || apt-get install -y python3 || true",
     )
+    made.edit("environment/prepare.sh", "git reset", f"{TIDYING}git reset", task=TASK)
+    made.edit("tests/test.sh", "git apply", f"{READ_PATHS}{PUT_BACK}git apply", task=TASK)
     write(made.root / "dodo.py", DODO)
     write(made.root / "kbench.toml", SETTINGS)
     yield made

@@ -1,7 +1,11 @@
 """What running a change's tests shows: one outcome for each change, a list for each test."""
 
+import json
+
 import pytest
 
+from kbench_build.model import JobResult
+from kbench_build.rules.last_words import last_words
 from kbench_build.rules.records import from_json, to_json
 from kbench_build.rules.trial_commands import (
     given_files,
@@ -10,6 +14,7 @@ from kbench_build.rules.trial_commands import (
     with_files,
 )
 from kbench_build.rules.trial_data import Upstream, plan, unplaceable
+from kbench_build.rules.trial_results import state_run
 from kbench_build.rules.trial_totals import alarm, totals
 from kbench_build.rules.trials import (
     OUTCOMES,
@@ -145,6 +150,28 @@ def test_a_trial_is_the_same_after_it_was_written() -> None:
     assert from_json(Trial, to_json(trial)) == trial
 
 
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("", ""),
+        ("one\ntwo\n\n", "two"),
+        ("E  ImportError: no b\nsee above\nverifier: unresolved", "E  ImportError: no b"),
+        ("npm ERR! code 1\nbye", "npm ERR! code 1"),
+        ("ModuleNotFoundError: x\nerror: failed\n", "ModuleNotFoundError: x"),
+        ("\x1b[31mKeyError: 'a'\x1b[0m\n", "KeyError: 'a'"),
+        ("x" * 10_000, "x" * 200),
+    ],
+)
+def test_the_line_that_says_why(output: str, line: str) -> None:
+    assert last_words(output) == line
+
+
+def test_why_nothing_ran_is_said() -> None:
+    lost = StateRun(statuses={"tests.test_a": "failed"}, words="ImportError: no b")
+    found = judge({"base": [], "tests": runs({}), "fix": [lost]}, files=FILES, ran_before=False)
+    assert found.reason == "fix: can't be loaded: tests.test_a: ImportError: no b"
+
+
 # --- the command ---
 
 
@@ -263,3 +290,37 @@ def test_a_sharp_drop_is_an_alarm_and_what_was_not_tried_does_not_count() -> Non
 def test_without_drops_and_errors_all_is_well() -> None:
     assert totals([trial("valid", 1), trial("fails-after", 1)]).fine
     assert not totals([trial("error", 1)]).fine
+
+
+# --- what came back ---
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"command": None, "errors": None},
+        {"command": [], "errors": [7, {"kind": 3}]},
+        {"command": {"seconds": "long", "exit_code": {}}, "errors": {}},
+        {"command": {"seconds": True}, "errors": "x", "flaky": 3},
+    ],
+)
+def test_an_odd_report_is_no_crash(report: dict[str, object]) -> None:
+    value = {"outcome": "unresolved", "reward": 0, "tests": {"\ud800": "passed", "b": 3}, **report}
+    files = {"report.json": json.dumps(value).encode(), "reward.txt": b"0\n"}
+    found = state_run(JobResult(status="exited", exit_code=0), files)
+    assert (found.stopped, found.statuses) == (None, {"\ud800": "passed"})
+    assert json.dumps(
+        to_json(judge({"base": [], "tests": [found], "fix": [found]}, files=(), ran_before=False))
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        (JobResult(status="engine-error", error="gone"), "error"),
+        (JobResult(status="timeout"), "timeout"),
+        (JobResult(status="exited", exit_code=1), "error"),
+    ],
+)
+def test_a_run_without_a_report_is_stopped(result: JobResult, outcome: str) -> None:
+    assert state_run(result, {}).stopped == outcome

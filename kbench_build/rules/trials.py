@@ -79,16 +79,18 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class StateRun:
-    """One run of one state. `why` is what the verifier had to say, in one line.
+    """One run of one state. `why` is what there is to say of it, in one line.
 
-    `stopped` is the outcome of a run that gave no statuses that count. `reran` are tests that the
-    run itself repeated until they passed; `tests_changed` says that it changed its own test files.
+    `stopped` is the outcome of a run that gave no statuses that count. `words` are the last that
+    the test command had. `reran` are tests that the run itself repeated until they passed;
+    `tests_changed` says that it changed its own test files.
     """
 
     statuses: Statuses = field(default_factory=dict)
     seconds: float = 0.0
     stopped: TrialOutcome | None = None
     why: str = ""
+    words: str = ""
     reran: tuple[str, ...] = ()
     tests_changed: bool = False
 
@@ -137,7 +139,8 @@ def _not_run(
     for state in states:
         first = runs[state][0]
         if not ran(first.statuses, files):
-            loaded = f"can't be loaded: {_named(first.statuses)}" if first.statuses else ""
+            words = f": {first.words}" if first.words else ""
+            loaded = f"can't be loaded: {_named(first.statuses)}{words}" if first.statuses else ""
             why = loaded or first.why or "the reports hold no test"
             return Judgement(outcome="nothing-ran", reason=_line(f"{state}: {why}"))
     return None

@@ -9,11 +9,9 @@ runs show, to others which changes are candidates.
 """
 
 import json
-import os
-import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -23,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from kbench_build import digest
-from kbench_build.errors import KbenchError
+from kbench_build.errors import EngineError, KbenchError
 from kbench_build.model import Job, JobResult, Upload
 from kbench_build.rim.config import CONFIG, load_config
 from kbench_build.rim.engines import ContainerEngine, tars
@@ -32,15 +30,18 @@ from kbench_build.rim.mine_environments import TOOLS, Environment, read_copies
 from kbench_build.rim.mined import TRIAL, MinedChange, read_candidates
 from kbench_build.rim.process import ProcessError
 from kbench_build.rim.store import write_whole
+from kbench_build.rim.trial_archives import changes_of, checkout_of
 from kbench_build.rules import verifier_data
 from kbench_build.rules.images import normal_reference
+from kbench_build.rules.last_words import last_words
 from kbench_build.rules.manifest import MANIFEST, parse_manifest
-from kbench_build.rules.outcomes import REPORT, REWARD_TEXT, verdict
+from kbench_build.rules.outcomes import REPORT, REWARD_TEXT
 from kbench_build.rules.pins import Pin, pin, pinned
 from kbench_build.rules.records import FormatError, from_json, to_json
 from kbench_build.rules.shipped import SHIPPED
 from kbench_build.rules.trial_commands import unknown_places
 from kbench_build.rules.trial_data import EXPECTED, Plan, Upstream, crlf_paths, plan, unplaceable
+from kbench_build.rules.trial_results import state_run, unprepared, unusable
 from kbench_build.rules.trials import STATES, Judgement, State, StateRun, Trial, judge
 from kbench_build.rules.verifier_data import Change
 
@@ -54,10 +55,8 @@ _VERSION = 1
 # What the verifier may take beside the test command.
 _SLACK_SEC = 300.0
 _LOOK_SEC = 120.0
-_LACKS_TOOLS = 3
 # Which others an environment serves, and how tasks are made of it, decide no trial.
 _NOT_DECIDING = ("start", "end", "repository", "clone", "history")
-_PATCH_KINDS = ("hidden-patch:", "post-image:")
 # More than this isn't sent to every container: an image that holds it costs less.
 _SENT_BYTES = 64 << 20
 
@@ -220,19 +219,7 @@ def _probe(
         )
         result = engine(job)
         if result.exit_code != 0:
-            raise KbenchError(f"{_place(each)}: image {each.image}: {_unusable(result)}")
-
-
-def _unusable(result: JobResult) -> str:
-    said = _last_words(result.output)
-    if result.exit_code == _LACKS_TOOLS:
-        return f"lacks what the verifier needs: {', '.join(said.split())}"
-    return f"can't be used: {result.error or said or result.status}"
-
-
-def _last_words(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else ""
+            raise KbenchError(f"{_place(each)}: image {each.image}: {unusable(result)}")
 
 
 def _kit(files: Mapping[str, bytes]) -> Upload:
@@ -371,7 +358,7 @@ class _Trier:
             return self._rounds(ready, place, told)
         prepared = self._run(_prepare_job(ready, self._images[environment.name]), told)
         if not prepared.image:
-            return _unprepared(prepared)
+            return unprepared(prepared)
         try:
             return self._rounds(ready, _Place(image=prepared.image), told)
         finally:
@@ -385,7 +372,7 @@ class _Trier:
             try:
                 found = _upstream(self._history, change, environment)
             except ProcessError as error:
-                said = _last_words(error.stderr.decode("utf-8", "replace"))
+                said = last_words(error.stderr.decode("utf-8", "replace"))
                 return Judgement(outcome="patch-fails", reason=said or "a patch doesn't apply")
             odd = unplaceable([*found.hidden, *found.fix])
             if odd:
@@ -395,10 +382,16 @@ class _Trier:
             if "fix" not in planned.verify:
                 return Judgement(outcome="no-signal", reason="it changes no test that can be run")
             try:
-                checkout = _checkout(self._history, change, scratch / "checkout")
-                fix = _fix(self._history, found, scratch / "fix")
+                checkout = checkout_of(self._history, change.base, scratch / "checkout")
+                fix = changes_of(
+                    self._history,
+                    found.fix_tree,
+                    written=[each.path for each in found.fix if each.after],
+                    deleted=[each.path for each in found.fix if not each.after],
+                    folder=scratch / "fix",
+                )
             except ProcessError as error:
-                said = _last_words(error.stderr.decode("utf-8", "replace"))
+                said = last_words(error.stderr.decode("utf-8", "replace"))
                 return Judgement(outcome="error", reason=f"the clone lacks objects: {said}")
         return _Ready(
             environment=environment,
@@ -575,68 +568,15 @@ def _upstream(history: History, change: MinedChange, environment: Environment) -
     return _Found(upstream=upstream, fix=fixed, fix_tree=fix)
 
 
-def _checkout(history: History, change: MinedChange, folder: Path) -> bytes:
-    """The base as one archive, `.git` too."""
-    history.checkout(change.base, folder)
-    archive = b"".join(tars.stream(dict(_members(folder))))
-    shutil.rmtree(folder)
-    return archive
-
-
-def _fix(history: History, found: _Found, folder: Path) -> bytes:
-    """What the fix changes, as the verifier takes over what an agent changed."""
-    paths = [each.path for each in found.fix if each.after]
-    history.write_files(found.fix_tree, paths, folder)
-    deleted = "".join(f"{each.path}\0" for each in found.fix if not each.after)
-    files = {
-        "changes.tar": b"".join(tars.stream(dict(_members(folder)))),
-        "deleted": deleted.encode("utf-8", "surrogateescape"),
-    }
-    return tars.pack(files)
-
-
-def _members(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Every file and link below a folder."""
-    for place, folders, files in os.walk(folder):
-        paths = [Path(place, name) for name in (*files, *folders)]
-        for path in paths:
-            if path.is_symlink() or not path.is_dir():
-                yield str(path.relative_to(folder)), path
-
-
-def _unprepared(result: JobResult) -> Judgement:
-    """What it means that a checkout couldn't be prepared."""
-    said = f"prepare: {result.error or _last_words(result.output) or result.status}"
-    if result.status == "timeout":
-        return Judgement(outcome="timeout", reason="prepare: didn't end within its time limit")
-    if result.status == "exited":
-        reason = f"{said} (exit code {result.exit_code})"
-        return Judgement(outcome="nothing-ran", reason=reason)
-    return Judgement(outcome="error", reason=said)
+def _files(result: JobResult) -> Mapping[str, bytes]:
+    return {path.rpartition("/")[2]: tars.unpack_one(a) for path, a in result.outputs.items()}
 
 
 def _state_run(result: JobResult) -> StateRun:
-    files = {path.rpartition("/")[2]: tars.unpack_one(a) for path, a in result.outputs.items()}
-    found = verdict(result, files, shipped=True)
-    why = found.why
-    if found.outcome in ("unresolved", "resolved"):
-        report = json.loads(files[REPORT])
-        command = report.get("command") or {}
-        code = command.get("exit_code")
-        changed = any(each.get("kind") == "tests-changed" for each in report["errors"])
-        said = f"{why or 'no test was reported'} (the command ended with {code})"
-        return StateRun(
-            statuses=found.tests,
-            seconds=float(command.get("seconds") or 0.0),
-            why=said,
-            reran=found.reruns_disagreed,
-            tests_changed=changed,
-        )
-    if found.outcome == "timeout":
-        return StateRun(stopped="timeout", why="the test command didn't end within its time limit")
-    if why.startswith(_PATCH_KINDS):
-        return StateRun(stopped="patch-fails", why=why)
-    return StateRun(stopped="error", why=why or found.outcome)
+    try:
+        return state_run(result, _files(result))
+    except EngineError as error:
+        return StateRun(stopped="error", why=str(error))
 
 
 def _write(folder: Path, trial: Trial, log: str) -> None:

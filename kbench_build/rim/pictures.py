@@ -82,7 +82,7 @@ def funnel_picture(title: str, bars: Sequence[Bar], kind: Kind = "svg") -> bytes
         figure = _figure(9, 1.0 + 0.36 * max(1, len(bars)))
         axes = figure.subplots()
         _draw_funnel(axes, bars)
-        axes.set_title(_short(title, 80), loc="left", fontweight="bold", pad=12)
+        _entitle(figure, title)
         return _bytes(figure, kind, title)
 
 
@@ -100,7 +100,7 @@ def yield_picture(title: str, panels: Sequence[Panel], kind: Kind = "svg") -> by
         else:
             axes[0].axis("off")
             axes[0].text(0, 0.5, "no candidate was tried yet")
-        figure.suptitle(_short(title, 80), x=0.01, ha="left", fontweight="bold")
+        _entitle(figure, title)
         return _bytes(figure, kind, title)
 
 
@@ -126,6 +126,10 @@ def _figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def _entitle(figure: "Figure", title: str) -> None:
+    figure.suptitle(_short(title, 80), x=0.01, ha="left", fontsize=12, fontweight="bold")
 
 
 def _bytes(figure: "Figure", kind: Kind, title: str) -> bytes:

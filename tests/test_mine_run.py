@@ -59,10 +59,8 @@ def test_killed_and_started_again_no_validated_candidate_runs_twice(
 @needs_engine
 @pytest.mark.usefixtures("trial_image")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_no_container(
-    slow: tuple[Project, Path], number: signal.Signals
-) -> None:
-    project, root = slow
+def test_an_interrupted_run_leaves_no_container(tmp_path: Path, number: signal.Signals) -> None:
+    project, root = slow_project(tmp_path, seconds=100)
     process = start(root, str(project.upstream.root), "--run", "-n", "2")
     wait_for(lambda: len(left_by(process.pid)) == 2)
     process.send_signal(number)

@@ -110,11 +110,12 @@ class Project:
 OLD = "import lib\n\n\ndef test_one():\n    assert lib.one() == 1\n"
 
 
-def slow_project(folder: Path) -> tuple[Project, Path]:
-    """Two changes whose tests take a second, and the root of a dataset."""
+def slow_project(folder: Path, seconds: int = 1) -> tuple[Project, Path]:
+    """Two changes whose tests take so many seconds, and the root of a dataset."""
     project = Project(folder)
     for name in ("a", "b"):
-        test = f"import time\n\n\ndef test_{name}():\n    time.sleep(1)\n    import {name}\n"
+        body = f"    time.sleep({seconds})\n    import {name}\n"
+        test = f"import time\n\n\ndef test_{name}():\n{body}"
         project.pull({f"{name}.py": "one = 1\ntwo = 2\n", f"tests/test_{name}.py": test})
     root = folder / "dataset"
     root.mkdir()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from kbench_build.rim.history import History
 from kbench_build.rim.mine_config import load_mine_config
 from kbench_build.rim.presets import read_preset
 from kbench_build.rules.clone_origin import repository_of
+from kbench_build.rules.merges import Pull
 from kbench_build.rules.mine_filters import Filters
 from kbench_build.rules.path_kinds import Patterns
 from kbench_build.steps import mine as step
@@ -126,6 +128,67 @@ def test_objects_that_a_partial_clone_lacks_are_a_reason(
         ("#2", "no-source"),
         ("#1", "objects-missing"),
     ]
+
+
+def test_what_was_force_pushed_away_is_a_reason_and_the_rest_goes_on(upstream: Upstream) -> None:
+    change(upstream, "Keep it (#1)", SOURCE, TEST)
+    gone = change(upstream, "Drop it (#2)", SOURCE, TEST)
+    upstream.git("reset", "-q", "--hard", "HEAD~1")
+    change(upstream, "Keep this (#3)", SOURCE, TEST)
+    long_ago = START - 900 * DAY
+    pulls = [
+        Pull(number=2, title="Drop it", merged=upstream.now - DAY, merge_commit=gone),
+        Pull(number=4, title="Long ago", merged=long_ago, merge_commit="f" * 40),
+    ]
+    found = mined(upstream, pulls=pulls)
+    assert [c.change.id for c in found.kept] == ["#3", "#1"]
+    assert [(r.id, r.reason, r.detail) for r in found.refused] == [
+        ("#2", "merge-missing", gone[:12])
+    ]
+    assert found.merged == 3
+
+
+def test_a_change_of_ten_thousand_files_is_refused_and_the_rest_goes_on(
+    upstream: Upstream,
+) -> None:
+    change(upstream, "Keep it (#1)", SOURCE, TEST)
+    change(upstream, "Move everything (#2)", *(f"src/main/kotlin/F{n}.kt" for n in range(10_000)))
+    change(upstream, "Keep this (#3)", SOURCE, TEST)
+    found = mined(upstream)
+    assert [c.change.id for c in found.kept] == ["#3", "#1"]
+    assert [(r.id, r.reason) for r in found.refused] == [("#2", "too-many-files")]
+
+
+def test_a_patch_of_many_megabytes_is_refused_and_the_rest_goes_on(upstream: Upstream) -> None:
+    asset = upstream.root / "asset.bin"
+    for number in (1, 2):
+        asset.write_bytes(random.Random(number).randbytes((number - 1) * (24 << 20) + 1000))
+        change(upstream, f"Change {number} (#{number})", SOURCE, TEST)
+    found = mined(upstream)
+    assert [c.change.id for c in found.kept] == ["#1"]
+    assert [(r.id, r.reason) for r in found.refused] == [("#2", "too-heavy")]
+
+
+def test_a_history_of_a_gigabyte_takes_little_memory(upstream: Upstream, tmp_path: Path) -> None:
+    for number in range(1, 17):
+        asset = upstream.root / "docs" / f"film-{number}.bin"
+        asset.parent.mkdir(exist_ok=True)
+        with asset.open("wb") as file:
+            file.write(number.to_bytes(8, "big"))
+            file.truncate(64 << 20)
+        upstream.git("-c", "core.compression=1", "add", "docs")
+        change(upstream, f"Show it (#{2 * number})")
+        asset.unlink()
+        change(upstream, f"Keep it (#{2 * number + 1})", SOURCE, TEST)
+    main = "import sys; from kbench_build.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", main, "mine", str(upstream.root), "--format", "json"]
+    with (tmp_path / "said").open("wb") as said:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=said)
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert len(json.loads((tmp_path / "said").read_bytes())["candidates"]) == 16
+    assert usage.ru_maxrss < 200 << 10
 
 
 def test_the_command_shows_a_funnel_and_writes_candidates(

@@ -12,6 +12,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from kbench_build.errors import KbenchError
 from kbench_build.rim.process import Completed, ProcessError, run
@@ -66,15 +67,16 @@ class ObjectStore:
         self,
         *argv: str,
         stdin: bytes | None = None,
+        stdout: IO[bytes] | None = None,
         index: Path | None = None,
         timeout: float = _TIMEOUT,
     ) -> Completed:
-        """Run git on this store. `index` is the index file to use, if any."""
+        """Run git on this store. `index` is the index file to use, if any; `stdout` see `run`."""
         env = _environment(self.folder)
         if index is not None:
             env["GIT_INDEX_FILE"] = str(index)
         command = ["git", "--no-pager", *argv]
-        return run(command, timeout=timeout, cwd=self.folder, env=env, stdin=stdin)
+        return run(command, timeout=timeout, cwd=self.folder, env=env, stdin=stdin, stdout=stdout)
 
     def fetch(self, url: str, wanted: Sequence[str], *, timeout: float, depth: int = 0) -> None:
         """Fetch commits or refs over HTTP; no credentials are known, and none asked for."""

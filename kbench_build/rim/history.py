@@ -9,7 +9,10 @@ which commits are changes worth having.
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 from kbench_build.errors import KbenchError
 from kbench_build.model import ChangedFile, Commit
@@ -144,13 +147,16 @@ class History:
             for pair in pairs:
                 yield from self._some([pair], renames)
 
-    def _compared(self, pairs: Sequence[tuple[str, str]], renames: bool) -> list[bytes]:
+    def _compared(self, pairs: Sequence[tuple[str, str]], renames: bool) -> Iterator[bytes]:
         detect = "--find-renames" if renames else "--no-renames"
         # Two trees that are the same leave no line at all, so they aren't asked about.
         asked = "".join(f"{old} {new}\n" for old, new in pairs if old != new).encode()
-        output = self._store.git("diff-tree", "--stdin", *_DIFF, detect, stdin=asked).stdout
-        found = iter(_HEADER.split(output)[1:])
-        return [b"" if old == new else next(found) for old, new in pairs]
+        # Patches of large files are many megabytes: only one at a time is held.
+        with TemporaryFile() as file:
+            self._store.git("diff-tree", "--stdin", *_DIFF, detect, stdin=asked, stdout=file)
+            found = _patches_in(file)
+            for old, new in pairs:
+                yield b"" if old == new else next(found)
 
     def checkout(self, commit: str, folder: Path) -> None:
         """Check a commit out at `folder`, which must not exist yet: its files, and `.git`.
@@ -206,6 +212,17 @@ class History:
     def apply(self, tree: str, patches: Sequence[bytes]) -> str:
         """The tree that the patches make of a tree. Raises `ProcessError` where one doesn't fit."""
         return self._store.tree_after(tree, patches)
+
+
+def _patches_in(file: IO[bytes]) -> Iterator[bytes]:
+    """What stands behind each header of git's output."""
+    if not os.fstat(file.fileno()).st_size:
+        return
+    with mmap(file.fileno(), 0, access=ACCESS_READ) as output:
+        headers = [found.span() for found in _HEADER.finditer(output)]
+        ends = [start for start, _ in headers[1:]] + [len(output)]
+        for (_, start), end in zip(headers, ends, strict=True):
+            yield output[start:end]
 
 
 def origin(clone: Path) -> str:

@@ -5,7 +5,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,16 +49,23 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
+    stdout: IO[bytes] | None = None,
     accept: Sequence[int] = (0,),
 ) -> Completed:
     """Run a program to its end, at most `timeout` seconds. `env` replaces the environment whole.
 
     Raises `ProcessError` for an exit code outside `accept`, a time-out, or a program that isn't
-    there. Standard input is empty unless given.
+    there. Standard input is empty unless given; `stdout` is a file for what is too much to hold.
     """
     try:
         done = subprocess.run(  # noqa: PLW1510 - the code is checked below, against `accept`
-            argv, cwd=cwd, env=env, input=stdin or b"", capture_output=True, timeout=timeout
+            argv,
+            cwd=cwd,
+            env=env,
+            input=stdin or b"",
+            stdout=stdout or subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=timeout,
         )
     except subprocess.TimeoutExpired as error:
         raise ProcessError(
@@ -71,18 +78,25 @@ def run(
     except OSError as error:
         reason = f"couldn't start: {error.strerror}"
         raise ProcessError(argv, reason, code=None, stdout=b"", stderr=b"") from error
+    said = done.stdout or b""
     if done.returncode not in accept:
         reason = f"ended with exit code {done.returncode}"
-        raise ProcessError(
-            argv, reason, code=done.returncode, stdout=done.stdout, stderr=done.stderr
-        )
-    return Completed(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        raise ProcessError(argv, reason, code=done.returncode, stdout=said, stderr=done.stderr)
+    return Completed(code=done.returncode, stdout=said, stderr=done.stderr)
 
 
-def run_group(argv: Sequence[str], *, timeout: float, stdin: bytes, most_bytes: int) -> Completed:
+def run_group(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    stdin: bytes,
+    most_bytes: int,
+    stop: Callable[[], bool] = lambda: False,
+) -> Completed:
     """Run a program to its end, and end all that it started, at the latest after `timeout` seconds.
 
-    Raises `ProcessError` as `run` does, and as soon as it has written more than `most_bytes`.
+    Raises `ProcessError` as `run` does, and as soon as it has written more than `most_bytes` or
+    `stop` says so.
     """
     with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
         given.write(stdin)
@@ -94,7 +108,7 @@ def run_group(argv: Sequence[str], *, timeout: float, stdin: bytes, most_bytes: 
         except OSError as error:
             reason = f"couldn't start: {error.strerror}"
             raise ProcessError(argv, reason, code=None, stdout=b"", stderr=b"") from error
-        reason = _end_of(started, timeout, (out, err), most_bytes)
+        reason = _end_of(started, timeout, (out, err), most_bytes, stop)
         stdout, stderr = _head(out, most_bytes), _head(err, most_bytes)
     if reason:
         code = started.returncode
@@ -103,7 +117,11 @@ def run_group(argv: Sequence[str], *, timeout: float, stdin: bytes, most_bytes: 
 
 
 def _end_of(
-    started: subprocess.Popen[bytes], timeout: float, written: Sequence[IO[bytes]], most_bytes: int
+    started: subprocess.Popen[bytes],
+    timeout: float,
+    written: Sequence[IO[bytes]],
+    most_bytes: int,
+    stop: Callable[[], bool],
 ) -> str:
     """Why it didn't end well; empty where it did. Nothing of the group is left afterwards."""
     until = time.monotonic() + timeout
@@ -115,6 +133,8 @@ def _end_of(
                 return too_much or (f"ended with exit code {code}" if code else "")
             if too_much := _too_much(written, most_bytes):
                 return too_much
+            if stop():
+                return "was stopped"
             if time.monotonic() > until:
                 return f"didn't end within {timeout:g} s"
     finally:

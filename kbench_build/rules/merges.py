@@ -123,14 +123,36 @@ def merged_changes(
     known = _Pulls(pulls)
     ends = frozenset(shallow)
     candidates: list[Candidate] = []
-    refused: list[Refused] = []
-    for merge in _merges(commits, known):
+    merges = list(_merges(commits, known))
+    refused = list(_elsewhere(commits, merges, known))
+    for merge in merges:
         problem = _problem(merge, ends)
         if problem:
             refused.append(_refused(merge, *problem))
         else:
             candidates.append(_candidate(merge, repository))
     return Found(candidates=tuple(candidates), refused=tuple(refused))
+
+
+def _elsewhere(
+    commits: Sequence[Commit], merges: Iterable[_Merge], pulls: "_Pulls"
+) -> Iterator[Refused]:
+    """What the forge says was merged in the time of these commits, and none of them is."""
+    found = {merge.pull.number if merge.pull else merge.number for merge in merges}
+    here = {commit.id for commit in commits}
+    times = [commit.committed for commit in commits]
+    for pull in pulls.by_number.values():
+        commit = pull.merge_commit
+        missing = commit and commit not in here and pull.number not in found
+        if missing and times and min(times) <= pull.merged <= max(times):
+            yield Refused(
+                id=_id(pull.number, commit),
+                number=pull.number,
+                title=pull.title,
+                merge=commit,
+                reason="merge-missing",
+                detail=commit[:12],
+            )
 
 
 def uncounted(commits: Sequence[Commit], pulls: Iterable[Pull]) -> tuple[int, ...]:

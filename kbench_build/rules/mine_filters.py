@@ -20,6 +20,7 @@ from kbench_build.rules.path_kinds import Patterns
 REASONS: Mapping[str, str] = {
     "no-base": "the first commit of the repository",
     "base-missing": "the clone ends before its base",
+    "merge-missing": "merged elsewhere, or force-pushed away: the branch doesn't hold its commit",
     "octopus": "a merge of more than two parents",
     "bot": "made by a program",
     "label": "has a label that is left out",
@@ -31,6 +32,7 @@ REASONS: Mapping[str, str] = {
     "objects-missing": "the clone lacks its files",
     "too-small": "changes fewer lines of source and tests than wanted",
     "too-large": "changes more lines of source and tests than wanted",
+    "too-heavy": "its patch has more than 16 MB",
     "same-change": "the same change as another one",
 }
 BOTS = (
@@ -71,6 +73,8 @@ CHORES = (
     r"\[?(?:automated|automatic|auto)[ \]:-].*",
     r"(?:update|sync) translations?\b.*",
 )
+# What is larger isn't tried on a base commit either.
+_MOST_BYTES = 16 << 20
 _REVERT = re.compile(r'revert(?:s|ed)?\b[ :"]', re.IGNORECASE)
 
 
@@ -114,6 +118,9 @@ class Filters:
             return refused(change, "too-small", f"{lines} lines")
         if lines > self.most_lines:
             return refused(change, "too-large", f"{lines} lines")
+        size = sum(len(section.data) for section in split.sections)
+        if size > _MOST_BYTES:
+            return refused(change, "too-heavy", f"{size / 1e6:.0f} MB")
         # A moved file may have left its kind since the paths were looked at.
         if not split.paths("source"):
             return refused(change, "no-source")

@@ -109,7 +109,7 @@ def mine(
     return Mined(
         merged=len(found.candidates) + len(found.refused),
         kept=tuple(islice(rest, most)),
-        refused=tuple(sorted([*left_out, *repeats], key=lambda r: order[r.merge])),
+        refused=tuple(sorted([*left_out, *repeats], key=lambda r: order.get(r.merge, len(order)))),
         beyond=max(0, len(rest) - most) if most is not None else 0,
     )
 

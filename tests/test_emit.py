@@ -1,6 +1,7 @@
 """`kbench mine --emit`: which changes become tasks, what is left alone, and what is said of it."""
 
 import json
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -155,6 +156,10 @@ def test_only_what_is_proved_and_stated_becomes_a_task(mined: Mined) -> None:
             {"trial": trial(outcome="no-signal", reason="3 p2p", expected=None)},
             "no test tells the fix from its absence: 3 p2p",
         ),
+        (
+            {"trial": trial(outcome="fails-after", reason="tests.test_2.test")},
+            "a test of the change fails with the fix: tests.test_2.test",
+        ),
         ({"trial": {"outcome": "valid"}}, "trial.json: key: is missing"),
         ({"trial": trial(environment="old")}, "it was tried in 'old', which kbench.toml has no"),
         (
@@ -266,7 +271,8 @@ def test_the_base_moves_on_to_a_newer_commit_and_never_back(mined: Mined) -> Non
     newer = inputs.read_text(encoding="utf-8")
     assert mined.project.upstream.git("rev-parse", "HEAD~1") in newer
     assert newer != older
-    mined.run("--emit", "--only", "1")
+    shutil.rmtree(mined.task(1))
+    assert "new      tasks/acme_text-1" in mined.run("--emit", "--only", "1").stdout
     assert inputs.read_text(encoding="utf-8") == newer
     manifest = (mined.root / "bases" / "manifest").read_text(encoding="utf-8")
     assert manifest.count("acme_text history Dockerfile.history") == 1

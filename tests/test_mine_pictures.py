@@ -136,7 +136,7 @@ sys.stdout.buffer.write(yield_picture("t", panels, {kind!r}))
     made = [
         subprocess.run(
             [sys.executable, "-c", code],
-            env={**os.environ, "MPLCONFIGDIR": str(tmp_path), **env},
+            env={**os.environ, "MPLCONFIGDIR": str(tmp_path / "none"), **env},
             capture_output=True,
             check=True,
         ).stdout

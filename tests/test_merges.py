@@ -75,6 +75,15 @@ def test_a_squashed_commit_names_its_number(upstream: Upstream, tmp_path: Path) 
     assert (found.base, [i.number for i in found.issues]) == (base, [5])
 
 
+def test_a_number_that_stands_twice_is_the_newer_changes(
+    upstream: Upstream, tmp_path: Path
+) -> None:
+    older = upstream.commit("a", "Add this, in another repository (#7)")
+    upstream.commit("a", "Add that (#7)")
+    found = changes(upstream, tmp_path).candidates
+    assert [(c.id, c.title[:8]) for c in found] == [("#7", "Add that"), (older[:12], "Add this")]
+
+
 def test_rebased_commits_are_one_change_by_their_times(upstream: Upstream, tmp_path: Path) -> None:
     base = upstream.git("rev-parse", "HEAD")
     upstream.commit("a.kt", "Step one", authored=START - 3 * DAY)

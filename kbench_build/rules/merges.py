@@ -16,6 +16,7 @@ from typing import Literal
 
 from kbench_build.model import Commit
 from kbench_build.rules.issue_links import Issue, linked_issues
+from kbench_build.rules.own_ids import with_own_ids
 
 How = Literal["merge", "squash", "rebase"]
 
@@ -131,7 +132,7 @@ def merged_changes(
             refused.append(_refused(merge, *problem))
         else:
             candidates.append(_candidate(merge, repository))
-    return Found(candidates=tuple(candidates), refused=tuple(refused))
+    return Found(candidates=tuple(with_own_ids(candidates)), refused=tuple(refused))
 
 
 def _elsewhere(

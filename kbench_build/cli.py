@@ -46,7 +46,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kbench")
 def cli() -> None:
-    """Adopt and check datasets, keep their tasks current, and check releases of benchmarks.
+    """Adopt, check and mine datasets, keep their tasks current, and check releases.
 
     What is built from files is built by doit: try `doit list` in a dataset's root.
     """

@@ -79,13 +79,13 @@ def test_only_tags_that_our_labels_speak_of_go() -> None:
     assert gone(derived, plain) == []
     # What stands below an image that stays would free nothing.
     assert gone(ours, derived, plain) == []
-    assert chosen(ours, derived).staying == {"another image that stays stands on it": 1}
+    assert chosen(ours, derived).staying == {"below an image that stays": 1}
 
 
 def test_an_image_with_another_tag_stays() -> None:
     image = stored("ns/task:a-1", {"a": 1})
     both = StoredImage(**{**vars(image), "tags": ("ns/task:a-1", "kept/by:me")})
-    assert chosen(both).staying == {"it has another tag": 1}
+    assert chosen(both).staying == {"with another tag, too": 1}
 
 
 def test_another_datasets_images_stay_unless_asked() -> None:
@@ -95,7 +95,7 @@ def test_another_datasets_images_stay_unless_asked() -> None:
         stored("ns/task:z-9", {"c": 1}, dataset=""),
         untagged(stored("x/task:z-9", {"d": 1}, dataset="theirs")),
     )
-    assert chosen(*images).staying == {"it is another dataset's": 4}
+    assert chosen(*images).staying == {"another dataset's": 4}
     assert len(gone(*images, all_datasets=True)) == 4
 
 
@@ -144,7 +144,7 @@ def test_it_stops_when_enough_is_freed() -> None:
     images = [stored(f"ns/task:gone-{n}", {f"l{n}": 100}, age=1000 - n) for n in range(5)]
     choice = chosen(*images, free=150)
     assert [g.name for g in choice.going] == ["ns/task:gone-0", "ns/task:gone-1"]
-    assert choice.staying == {"enough is freed without it": 3}
+    assert choice.staying == {"not needed for what is to be freed": 3}
 
 
 def test_containers_keep_their_images_and_age_counts() -> None:
@@ -258,8 +258,8 @@ def test_a_container_an_image_made_from_ours_and_another_name_hold_theirs(
         assert sorted(image["image"] for image in done["images"]) == [
             f"{NAMESPACE}/task:acme__tool-2", f"{NAMESPACE}/task:acme__tool-3",
         ]  # fmt: skip
-        assert done["staying"]["a container stands on it"] == 1
-        assert done["staying"]["another image that stays stands on it"] == 3
+        assert done["staying"]["below a container"] == 1
+        assert done["staying"]["below an image that stays"] == 3
         assert done["refused"] == {}
         assert mine in engine_box.engine.images()
         client.inspect_container(container)

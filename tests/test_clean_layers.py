@@ -30,17 +30,17 @@ def test_what_an_image_has_stays_and_the_rest_goes_oldest_first() -> None:
     choice = chosen(kept(A, age=5), kept(B, age=7), kept(C, age=900), present=(C,))
     assert going(choice) == [B, A]
     assert choice.frees == 20
-    assert choice.staying == {"an image has it": 1}
+    assert choice.staying == {"in an image": 1}
 
 
 def test_age_and_enough_count() -> None:
     layers = [kept(A, age=50), kept(B, age=70), kept(C, age=90)]
     choice = chosen(*layers, older_than=60)
     assert going(choice) == [C, B]
-    assert choice.staying == {"it is too new": 1}
+    assert choice.staying == {"too new": 1}
     choice = chosen(*layers, free=15)
     assert going(choice) == [C, B]
-    assert choice.staying == {"enough is freed without it": 1}
+    assert choice.staying == {"not needed for what is to be freed": 1}
     assert going(chosen(*layers, free=0)) == []
 
 

@@ -44,6 +44,22 @@ def test_help_and_version(tmp_path: Path) -> None:
     assert kbench(tmp_path, "--version").stdout.startswith("kbench, version ")
 
 
+def test_the_list_of_commands_says_of_each_what_it_does(tmp_path: Path) -> None:
+    listed = kbench(tmp_path, "--help").stdout.partition("Commands:")[2]
+    lines = [line for line in listed.splitlines() if line.strip()]
+    assert len(lines) > 8
+    assert all(line.endswith(".") and not line.endswith("...") for line in lines), listed
+
+
+def test_what_is_said_of_many_tasks_is_said_once(tmp_path: Path) -> None:
+    root = make_dataset(tmp_path / "small")
+    shown = kbench(root, "sync").stdout
+    assert shown.splitlines() == [
+        "note     3 tasks: own verifier, left alone",
+        "0 of 3 tasks renewed",
+    ]
+
+
 @pytest.mark.parametrize("call", [["nope"], ["verify", "--nope"], ["sync", "--nope"]])
 def test_an_unusable_call_is_exit_2(tmp_path: Path, call: list[str]) -> None:
     assert "No such" in kbench(tmp_path, *call, code=2).stderr

@@ -687,6 +687,16 @@ def test_without_the_upstream_it_says_how_to_give_it(made: Foreign) -> None:
     assert contents(made.root) == before
 
 
+def test_what_is_said_of_many_tasks_is_said_once(made: Foreign) -> None:
+    for number in range(70, 75):
+        shutil.copytree(made.task(), made.task(f"acme_adder-{number}"))
+    output = kbench(made, "--check", upstream=False).output
+    assert output.count("[harden/no-upstream]") == 1
+    assert "refused  tests/verify.json of 6 tasks: base_commit: no repository at hand" in output
+    assert "acme_adder-7, acme_adder-70, acme_adder-71, acme_adder-72 and 2 more\n" in output
+    assert "6 refused" in output
+
+
 def test_a_patch_that_does_not_fit_its_base_refuses_the_task(made: Foreign) -> None:
     made.edit("tests/test.patch", " check zero", " check nought")
     done = kbench(made, "--yes")

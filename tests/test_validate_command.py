@@ -118,6 +118,12 @@ def test_an_unknown_task_is_a_wrong_call(
         run(*words)
 
 
+@pytest.mark.parametrize("place", ["tasks/nope", "/nowhere/nope", "./nope"])
+def test_a_folder_that_is_not_there_is_no_task(place: str) -> None:
+    with pytest.raises(KbenchError, match=f"{place}: no such folder"):
+        run(place)
+
+
 def test_a_folder_without_tasks_is_a_wrong_call(tmp_path: Path) -> None:
     with pytest.raises(KbenchError, match="no folder tasks/ here"):
         run(tmp_path)

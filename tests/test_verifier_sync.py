@@ -169,7 +169,7 @@ def test_without_a_repository_the_data_is_left_and_that_is_said(root: Path) -> N
 def test_a_task_with_its_own_verifier_is_left_alone(root: Path) -> None:
     (root / "tasks" / TASK / "tests" / "verify.json").unlink()
     synced = one(root)
-    assert (synced.changed, synced.note) == ((), "has its own verifier")
+    assert (synced.changed, synced.note) == ((), "own verifier, left alone")
     assert not (root / "tasks" / TASK / "tests" / "test.sh").exists()
 
 

@@ -28,7 +28,7 @@ _WORDS = {
 }
 
 
-@click.command()
+@click.command(short_help="Free space in the container engine, and under .kbench/layers.")
 @click.option("--images", is_flag=True, help="This dataset's images, and images without a tag.")
 @click.option("--containers", is_flag=True, help="Containers that killed runs left.")
 @click.option("--layers", is_flag=True, help="What seal keeps of layers that no image has now.")

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _FORMAT_VERSION = 1
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
+# What is said of so many tasks or more is said once, and so many of them are named.
+_TOGETHER, _NAMED = 3, 4
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -166,10 +169,27 @@ def _show(found: Iterable["Hardened"], *, colour: bool | None) -> None:
                 _show_diff(edit, colour)
             else:
                 click.echo(f"same     {edit.file}: the change shown for {earlier}")
+    said: dict[tuple[str, str, Finding], list[str]] = {}
     for hardened in found:
         for word, findings in (("note", hardened.notes), ("refused", hardened.refusals)):
             for finding in findings:
-                click.echo(f"{word:<8} {finding}\n         {finding.mend}")
+                place = finding.file.removeprefix(f"tasks/{hardened.subject}/")
+                key = (word, place, replace(finding, file=""))
+                said.setdefault(key, []).append(finding.file)
+    for (word, place, finding), files in said.items():
+        _show_finding(word, place, finding, files)
+
+
+def _show_finding(word: str, place: str, finding: "Finding", files: Sequence[str]) -> None:
+    """One finding, once for all tasks of which the same is to be said."""
+    if len(files) < _TOGETHER:
+        for file in files:
+            click.echo(f"{word:<8} {replace(finding, file=file)}\n         {finding.mend}")
+        return
+    names = [file.split("/")[1] for file in files]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    click.echo(f"{word:<8} {replace(finding, file=f'{place} of {len(files)} tasks')}")
+    click.echo(f"         {', '.join(names[:_NAMED])}{more}\n         {finding.mend}")
 
 
 def _show_diff(edit: "Edit", colour: bool | None) -> None:

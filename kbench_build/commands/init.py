@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 20
 
 
-@click.command()
+@click.command(short_help="Write dodo.py and kbench.toml beside tasks/.")
 @click.argument(
     "folder",
     metavar="[DIR]",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _DATES = ["%Y-%m-%d", "%Y-%m"]
 
 
-@click.command()
+@click.command(short_help="Find merged pull requests, and make tasks of them.")
 @click.argument("clone", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--repository", metavar="OWNER/NAME", help="Default: as the clone's origin says.")
 @click.option("--branch", default="", help="The branch that was merged into (default: HEAD).")

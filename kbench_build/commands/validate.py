@@ -50,7 +50,7 @@ class Outcome:
         return [said for r in self.reports for said in r.data.get("not_checked", ())]
 
 
-@click.command()
+@click.command(short_help="Check a dataset without running anything of it.")
 @click.argument("words", metavar="[DIR] [TASK]...", nargs=-1, type=click.Path())
 @click.option(
     "--format",
@@ -119,6 +119,9 @@ def _with_mirrors(dataset: Dataset, upstream: Path | None) -> Dataset:
 def _where(words: Sequence[str]) -> tuple[Path, Sequence[str]]:
     """The dataset's root (or a folder that holds tasks itself), and what names its tasks."""
     if not words or not Path(words[0]).is_dir():
+        # Ids and patterns have no slash.
+        if words and "/" in words[0]:
+            raise KbenchError(f"{words[0]}: no such folder")
         return Path(), words
     first, names = Path(words[0]), words[1:]
     whole = first.resolve()

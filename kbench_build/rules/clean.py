@@ -100,9 +100,9 @@ def choose(images: Sequence[StoredImage], owner: Owner, wish: Wish, *, now: floa
     going = tuple(_in_turn(images, why, wish.free))
     stood_on = len(why) - len(going)
     if stood_on and (wish.free is None or sum(g.frees for g in going) < wish.free):
-        staying["another image that stays stands on it"] = stood_on
+        staying["below an image that stays"] = stood_on
     elif stood_on:
-        staying["enough is freed without it"] = stood_on
+        staying["not needed for what is to be freed"] = stood_on
     return Choice(going=going, staying=staying)
 
 
@@ -141,16 +141,16 @@ def _given_tag(image: StoredImage) -> str:
 def _stays(image: StoredImage, why: Why, wish: Wish, now: float) -> str:
     """Why an image of ours isn't even considered."""
     if why == "other" and not wish.all_datasets:
-        return "it is another dataset's"
+        return "another dataset's"
     if len(image.tags) > 1:
-        return "it has another tag"
+        return "with another tag, too"
     if image.in_use:
-        return "a container stands on it"
+        return "below a container"
     if why == "current" and wish.keep_current:
-        return "it is current"
+        return "current"
     settled = SETTLED_SEC if why == "leftover" else 0.0
     if now - image.created < (settled if wish.older_than is None else wish.older_than):
-        return "it is too new"
+        return "too new"
     return ""
 
 

@@ -35,7 +35,7 @@ def choose_layers(
     for each in sorted(kept, key=lambda k: (bool(k.name), k.written, k.name)):
         reason = _stays(each, present, wish, now)
         if not reason and wish.free is not None and freed >= wish.free:
-            reason = "enough is freed without it"
+            reason = "not needed for what is to be freed"
         if reason:
             staying[reason] += 1
         else:
@@ -46,8 +46,8 @@ def choose_layers(
 
 def _stays(kept: KeptLayer, present: Collection[str], wish: Wish, now: float) -> str:
     if kept.name in present:
-        return "an image has it"
+        return "in an image"
     settled = 0.0 if kept.name else SETTLED_SEC
     if now - kept.written < (settled if wish.older_than is None else wish.older_than):
-        return "it is too new"
+        return "too new"
     return ""

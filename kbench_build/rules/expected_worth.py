@@ -19,8 +19,9 @@ _WORD = re.compile(r"\w+")
 def _all_pass(task: Content) -> Iterator[Spot]:
     making, before = _making_and_before(task)
     if making and making <= before:
-        message = f"each of the {len(making):,} tests that must come to pass passes at the base"
-        yield Spot(file=EXPECTED, message=f"{message}, e.g. {min(making)!r}")
+        count = f"each of the {len(making):,} tests" if len(making) > 1 else "the only test"
+        message = f"{count} that must come to pass passes at the base: {min(making)!r}"
+        yield Spot(file=EXPECTED, message=message)
 
 
 def _mostly_pass(task: Content) -> Iterator[Spot]:

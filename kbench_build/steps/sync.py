@@ -148,7 +148,7 @@ def sync(
 def _task(root: Path, task: str, at_hand: AtHand, check: bool) -> Synced:
     folder = root / TASKS / task
     if not (folder / "tests" / "verify.json").is_file():
-        return Synced(task=task, changed=(), findings=(), note="has its own verifier")
+        return Synced(task=task, changed=(), findings=(), note="own verifier, left alone")
     wanted = {place: _shipped(name) for place, name in SHIPPED.items()}
     held = _read_json(folder / "tests" / "verify.json")
     present = (folder / "tests" / "quarantine.json").is_file()

@@ -173,6 +173,9 @@ def test_a_run_that_was_killed_in_a_line_goes_on_too(server: Forge, tmp_path: Pa
     path = tmp_path / "github" / "answers.jsonl"
     path.write_bytes(path.read_bytes()[:-40])
     server.asked.clear()
+    Run(server, tmp_path).asking.pulls((), None)
+    assert server.paths == ["pulls?3"]
+    # And what came after the broken line isn't lost with it.
     assert Run(server, tmp_path).pulls() == [1, 2, 3, 4, 5]
     assert server.paths == ["pulls?3"]
 
@@ -235,9 +238,11 @@ def test_a_page_that_can_not_be_had_is_named_and_the_rest_is_used(
 def test_what_was_known_stands_in_for_what_can_not_be_had(server: Forge, tmp_path: Path) -> None:
     Run(server, tmp_path).pulls()
     server.fault = always("pulls?2", Reply(status=500))
+    server.asked.clear()
     run = Run(server, tmp_path)
-    assert run.pulls() == [1, 2, 3, 4, 5]
+    assert run.pulls(commit("Change 3 (#3)", "a")) == [1, 2, 3, 4, 5]
     assert len(run.problems) == 1
+    assert "pulls/3" not in server.paths
 
 
 def test_a_server_that_is_down_is_left_alone_after_three_failures(

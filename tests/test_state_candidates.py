@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -61,7 +62,9 @@ def more(repository: Upstream, *numbers: int) -> None:
         (repository.root / "tests" / f"test_{number}.py").write_text(
             "def test_it():\n    assert 1\n"
         )
-        repository.commit("text/adder.py", f"Change it (#{number})", text=f"x{number} = {number}\n")
+        repository.commit(
+            "text/adder.py", f"Change {number} (#{number})", text=f"x{number} = {number}\n"
+        )
 
 
 class Run:
@@ -297,10 +300,15 @@ def test_a_statement_whose_inputs_are_unchanged_is_not_asked_again(
 
 
 def test_a_rejected_one_is_not_asked_again_either(upstream: Upstream, tmp_path: Path) -> None:
-    run = Run(upstream, tmp_path / "m", says("It has no max_retries"), says("Not asked"))
+    text = says("It has no max_retries")
+    run = Run(upstream, tmp_path / "m", text, text)
     assert run.one().outcome == "rejected"
     assert run.one().outcome == "rejected"
     assert (len(run.asked), len(run.rejected)) == (1, 1)
+    # Made anew, the same text with the same reason is kept once.
+    (run.place / "instruction.md").unlink()
+    assert run.one().outcome == "rejected"
+    assert (len(run.asked), len(run.rejected)) == (2, 1)
 
 
 def test_a_judge_who_refuses_leaves_a_draft(upstream: Upstream, tmp_path: Path) -> None:
@@ -589,3 +597,63 @@ def test_a_dry_run_makes_no_statements(upstream: Upstream, dataset: Path) -> Non
     done = kbench(str(upstream.root), "--statements", "--dry-run", cwd=dataset)
     assert done.returncode == 2
     assert "--statements keeps what it finds" in done.stderr
+
+
+LOGGING = """
+import os, sys, time
+with open({log!r}, "a") as log:
+    log.write(sys.stdin.read().rpartition('"title": ')[2].splitlines()[0] + chr(10))
+time.sleep({seconds})
+print('{{"statement": "# Sums"}}')
+"""
+
+
+def begun(upstream: Upstream, dataset: Path, *argv: str, seconds: float) -> subprocess.Popen[str]:
+    """The command, at work with a judge who logs what it is asked."""
+    log = dataset / "log"
+    judge = json.dumps(list(python(LOGGING.format(log=str(log), seconds=seconds))))
+    text = f'[mine]\npreset = "python-pytest"\n[mine.judge]\ncommand = {judge}\n'
+    (dataset / "kbench.toml").write_text(text, encoding="utf-8")
+    main = "import sys; from kbench_build.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", main, "mine", str(upstream.root), "--statements", *argv]
+    null = subprocess.DEVNULL
+    return subprocess.Popen(command, cwd=dataset, stdout=null, stderr=null, text=True)
+
+
+def asked(dataset: Path, number: int = 0) -> list[str]:
+    """What the judge was asked about, once it is so many."""
+    log = dataset / "log"
+    for _ in range(300):
+        lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+        if len(lines) >= number:
+            return lines
+        time.sleep(0.1)
+    pytest.fail(f"asked {len(lines)} times in 30 s")
+
+
+def test_a_run_that_was_killed_goes_on_with_what_is_left(upstream: Upstream, dataset: Path) -> None:
+    more(upstream, 20, 21, 22, 23)
+    killed = begun(upstream, dataset, seconds=0.3)
+    asked(dataset, 3)
+    killed.kill()
+    killed.wait()
+    before = asked(dataset)
+    assert begun(upstream, dataset, seconds=0.3).wait(60) == 0
+    after = asked(dataset)
+    assert len(set(after)) == 5
+    # Only the one that it was at is asked again.
+    assert len(after) <= 6
+    assert len(before) < 5
+
+
+@pytest.mark.parametrize("jobs", ["1", "3"])
+def test_an_interrupted_run_ends_at_once_and_its_judge_with_it(
+    upstream: Upstream, dataset: Path, jobs: str
+) -> None:
+    more(upstream, 20, 21, 22, 23)
+    run = begun(upstream, dataset, "-n", jobs, seconds=60)
+    asked(dataset, int(jobs))
+    run.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    assert run.wait(60) == 130
+    assert time.monotonic() - began < 10

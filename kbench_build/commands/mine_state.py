@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,13 +45,15 @@ def stated(
     from kbench_build.rim.judge import judge_of  # noqa: PLC0415 - only when asked for
     from kbench_build.steps import state_candidates as step  # noqa: PLC0415
 
+    stop = Event()
     stating = step.Stating(
         clone=clone,
         folder=folder,
         repository=repository,
         issues=issues,
         config=judge,
-        judge=judge_of(judge) if judge else None,
+        judge=judge_of(judge, stop=stop.is_set) if judge else None,
+        stop=stop,
     )
     wanted = [
         step.Wanted(

@@ -7,8 +7,9 @@ means, to others.
 """
 
 import os
+import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass
 from threading import Thread
@@ -19,6 +20,7 @@ from kbench_build.rim.mine_judge import JudgeConfig
 from kbench_build.rim.process import ProcessError, run_group
 
 _MOST_BYTES = 1 << 20
+_OFTEN_SEC = 0.1
 
 
 class JudgeError(KbenchError):
@@ -36,26 +38,38 @@ class Said:
 Judge = Callable[[str], Said]
 
 
-def judge_of(config: JudgeConfig, env: Mapping[str, str] = os.environ) -> Judge:
-    """What asks the configured judge. Raises `KbenchError` where it can't be asked at all."""
+def judge_of(
+    config: JudgeConfig,
+    env: Mapping[str, str] = os.environ,
+    stop: Callable[[], bool] = lambda: False,
+) -> Judge:
+    """What asks the configured judge. Raises `KbenchError` where it can't be asked at all.
+
+    Once `stop` says so, answers aren't waited for any more.
+    """
     if config.command:
-        return lambda prompt: _by_command(config, prompt)
+        return lambda prompt: _by_command(config, prompt, stop)
     key = env.get(config.key_env, "").strip() if config.key_env else ""
     if config.key_env and not key:
         raise KbenchError(f"mine.judge.key_env: {config.key_env} isn't set in the environment")
-    return _by_endpoint(config, key)
+    return _by_endpoint(config, key, stop)
 
 
-def _by_command(config: JudgeConfig, prompt: str) -> Said:
-    asked, timeout = prompt.encode("utf-8", "replace"), config.timeout_sec
+def _by_command(config: JudgeConfig, prompt: str, stop: Callable[[], bool]) -> Said:
     try:
-        done = run_group(config.command, stdin=asked, timeout=timeout, most_bytes=_MOST_BYTES)
+        done = run_group(
+            config.command,
+            stdin=prompt.encode("utf-8", "replace"),
+            timeout=config.timeout_sec,
+            most_bytes=_MOST_BYTES,
+            stop=stop,
+        )
     except ProcessError as error:
         raise JudgeError(" ".join(str(error).split())[:400]) from None
     return Said(text=done.stdout.decode("utf-8", "replace"))
 
 
-def _by_endpoint(config: JudgeConfig, key: str) -> Judge:
+def _by_endpoint(config: JudgeConfig, key: str, stop: Callable[[], bool]) -> Judge:
     try:
         import openai  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:
@@ -70,7 +84,9 @@ def _by_endpoint(config: JudgeConfig, key: str) -> Judge:
 
     def ask(prompt: str) -> Said:
         try:
-            done = _in_time(lambda: _completion(client, config.model, prompt), config.timeout_sec)
+            done = _in_time(
+                lambda: _completion(client, config.model, prompt), config.timeout_sec, stop
+            )
         except openai.APIStatusError as error:
             said = f"{error.status_code}: {_reason(error, key)}"
             raise JudgeError(f"{config.endpoint}: {said}") from None
@@ -89,7 +105,7 @@ def _completion(client: Any, model: str, prompt: str) -> Any:
     return client.chat.completions.create(model=model, messages=messages)
 
 
-def _in_time(ask: Callable[[], Any], seconds: float) -> Any:
+def _in_time(ask: Callable[[], Any], seconds: float, stop: Callable[[], bool]) -> Any:
     """What a call returns, or `Late`: a server may send a byte now and then for ever."""
     result: Future[Any] = Future()
 
@@ -100,7 +116,10 @@ def _in_time(ask: Callable[[], Any], seconds: float) -> Any:
             result.set_exception(error)
 
     Thread(target=work, daemon=True).start()
-    return result.result(timeout=seconds)
+    until = time.monotonic() + seconds
+    while not (result.done() or stop() or time.monotonic() > until):
+        wait([result], timeout=_OFTEN_SEC)
+    return result.result(timeout=0)
 
 
 def _said(done: Any, endpoint: str) -> Said:

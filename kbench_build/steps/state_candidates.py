@@ -8,9 +8,9 @@ to `emit`.
 
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 
 import orjson
 
@@ -68,7 +68,8 @@ class Stated:
 class Stating:
     """What is the same for all candidates of a repository. `folder` is the repository's in mined/.
 
-    `judge` asks the configured judge; both are None where there is none.
+    `judge` asks the configured judge; both are None where there is none. `stop` is set when the
+    run is interrupted, for a judge that watches it.
     """
 
     clone: Path
@@ -77,6 +78,7 @@ class Stating:
     issues: Issues
     config: JudgeConfig | None = None
     judge: Judge | None = None
+    stop: Event = field(default_factory=Event)
 
 
 def state(wanted: Sequence[Wanted], stating: Stating, jobs: int = 1) -> Iterator[Stated]:
@@ -86,6 +88,7 @@ def state(wanted: Sequence[Wanted], stating: Stating, jobs: int = 1) -> Iterator
         try:
             yield from pool.map(lambda one: _One(one, stating, asking).state(), wanted)
         except BaseException:
+            stating.stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 

@@ -57,10 +57,8 @@ def plan(data: Mapping[str, Any], upstream: Upstream, patterns: Sequence[str]) -
     hidden = verifier_data.hidden_paths(upstream.hidden, upstream.crlf)
     held = verifier_data.protected_files(upstream.files, data, hidden, upstream.crlf)
     filled = verifier_data.filled_in(data, hidden, held)
-    before, after = (
-        given_files([c.path for c in upstream.hidden if side(c)], patterns)
-        for side in (lambda c: c.before, lambda c: c.after)
-    )
+    before = given_files([c.path for c in upstream.hidden if c.before], patterns)
+    after = given_files([c.path for c in upstream.hidden if c.after], patterns)
     files: Mapping[State, tuple[str, ...]] = {"base": before, "tests": after, "fix": after}
     whole = not takes_files(data["command"])
     return Plan(

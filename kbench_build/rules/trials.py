@@ -29,7 +29,7 @@ TrialOutcome = Literal[
     "error",
 ]
 OUTCOMES: Mapping[TrialOutcome, str] = {
-    "valid": "become tasks: tests that fail or are missing before the fix pass after it",
+    "valid": "prove their fix: it makes tests pass",
     "no-signal": "no test tells the fix from its absence",
     "fails-after": "a test of the change fails with the fix",
     "unsteady": "repeats disagree",

@@ -80,10 +80,12 @@ def names_change(number: str, origin: Origin) -> bool:
 
 def ids_among(text: str, known: Collection[str]) -> Iterator[re.Match[str]]:
     """The ids in a text that are, or are the beginning of, one of the known ones."""
-    for match in HEX.finditer(text) if known else ():
-        run = match[0]
-        if not run.isdecimal() and any(each.startswith(run) for each in known):
-            yield match
+    return (match for match in HEX.finditer(text) if is_one_of(match[0], known))
+
+
+def is_one_of(run: str, known: Collection[str]) -> bool:
+    """Whether digits are, or begin, a known id; a decimal number is none."""
+    return not run.isdecimal() and any(each.startswith(run) for each in known)
 
 
 # Cutting.

@@ -20,7 +20,7 @@ from kbench_build.rules.fix_references import (
     WHOLE_ID,
     Number,
     change_links,
-    ids_among,
+    is_one_of,
     names_change,
     numbers,
 )
@@ -123,9 +123,8 @@ def _numbers(line: _Line, origin: Origin) -> Iterator[Number]:
 def _fix_ids(task: Content) -> Iterator[Spot]:
     known = ids_of_fix(task)
     for line in _lines(task):
-        of_fix = {match[0] for match in ids_among(line.text, known)}
         for run in HEX.findall(line.text) if known or task.later else ():
-            if run in of_fix:
+            if is_one_of(run, known):
                 yield _spot(line.number, f"holds {run!r}, an id of the fix")
             elif run in task.later:
                 yield _spot(line.number, f"holds {run!r}, a commit that comes after the base")

@@ -8,7 +8,7 @@ to `emit`.
 
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Lock
 
@@ -158,9 +158,10 @@ class _One:
     def _key(self) -> str:
         """The digest of all that the statement is made from."""
         change, config = self._candidate, self._stating.config
+        judge = [config.command, config.endpoint, config.model] if config else []
         return digest.of_json(
             [
-                [_VERSION, statement_prompt.VERSION, asdict(config) if config else None],
+                [_VERSION, statement_prompt.VERSION, judge],
                 [self._stating.repository, change.id, change.title, change.body, change.base],
                 [[each.url, each.title, each.body] for each in self._issues],
                 [digest.of_bytes(self._change.fix), digest.of_bytes(self._change.test)],

@@ -246,6 +246,23 @@ def test_a_test_of_ones_own_stands_in_the_last_class() -> None:
     assert b"void anAgentsOwnTest" in (with_own_test("A.java", b"class A {\n}\n") or b"")
     for text in (b"", b"}", b"fun a() = 1\n", b"class A {\n  fun a() {} }\n", b"\n\n"):
         assert with_own_test("A.kt", text) is None
+    assert with_own_test("A.kt", b"fun a() {\n}\n") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"class A : StringSpec({\n    a()\n})\n",
+        b"@Tag(1) internal class A {\n}\n\nfun b() {\n    c()\n}\n\nval d =\n    1\n",
+        b"fun b() {\n}\nclass A(\n    b: B,\n) : C({\n})\n\nprivate class D(e: E) : F(e)\n",
+    ],
+)
+def test_what_comes_after_the_last_class_is_none_of_it(text: bytes) -> None:
+    made = with_own_test("A.kt", text)
+    closing = b"})" if b"})" in text else b"}"
+    assert made is not None
+    own = b"\n    @Test\n    fun `an agent's own test`() {\n    }\n"
+    assert made == text.replace(b"\n" + closing, b"\n" + own + closing, 1), made
 
 
 # Names at the base.

@@ -7,7 +7,7 @@ couldn't be tried says nothing about the task, so it is no finding but a sentenc
 import re
 import zlib
 from base64 import b85decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbench_build.model import Applied, Finding
@@ -22,6 +22,10 @@ _BINARY_PART = re.compile(rb"^(literal|delta) (\d{1,18})\n(.*)$", re.MULTILINE)
 _BINARY = b"GIT binary patch"
 _MOST_NAMES = 400
 _SOURCE = re.compile(r".*\.(?:kts?|java|groovy|scala|[cm]?[jt]sx?|py|go|rs|rb|cs|swift|dart|php)")
+# In the first column: what closes a declaration (`})` one that passes a block on), and begins one.
+_CLOSING = re.compile(rb"\}\)*\s*")
+_DECLARED = re.compile(rb"[A-Za-z@]")
+_CLASS = re.compile(rb"(?:@[\w.]+(?:\([^)]*\))?\s+|[a-z]+\s+)*(?:class|object|interface|enum)\b")
 _TESTED = re.compile(r".*\.(?:kt|java|groovy)")
 # Git and its options; possessive, so that a hostile script costs no more than its length.
 _GIT = rb"\bgit[ \t]++(?:(?:-[Cc][ \t]++\S++|-\S++)[ \t]++){0,12}+"
@@ -154,11 +158,11 @@ def tested_files(task: Content, files: Mapping[str, tuple[str, str]]) -> Mapping
 
 
 def with_own_test(path: str, content: bytes) -> bytes | None:
-    """The file with a test more at the end of its last class, None where no class ends the file."""
+    """The file with a test more at the end of its last class, None where no class has an end."""
     end = b"\r\n" if b"\r\n" in content else b"\n"
     lines = content.split(end)
-    closing = max((i for i, line in enumerate(lines) if line.strip()), default=-1)
-    if closing < 1 or lines[closing].rstrip() != b"}":
+    closing = _end_of_class(lines)
+    if closing is None:
         return None
     declared = (
         b"    void anAgentsOwnTest() {"
@@ -167,6 +171,18 @@ def with_own_test(path: str, content: bytes) -> bytes | None:
     )
     own = [b"", b"    @Test", declared, b"    }"]
     return end.join([*lines[:closing], *own, *lines[closing:]])
+
+
+def _end_of_class(lines: Sequence[bytes]) -> int | None:
+    """The line that closes the last class of a file: functions and the like may come after it."""
+    closing, in_class = None, False
+    for number, line in enumerate(lines):
+        if _CLOSING.fullmatch(line):
+            closing = number if in_class else closing
+            in_class = False
+        elif _DECLARED.match(line):
+            in_class = _CLASS.match(line) is not None
+    return closing
 
 
 def refused(said: bytes, paths: Iterable[str]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from tests import engine_box, trial_kit, verifier_image
 
 pytestmark = pytest.mark.engine
 
-SEALING = "awk basename chown cmp comm cut grep id mktemp rmdir sort stat tail test uname uniq wc xargs"
+SEALING = "awk basename chown cmp comm cut grep id mktemp rmdir sort stat tail uname uniq wc xargs"
 NAMESPACE = f"kbench-test-mined-{os.getpid()}"
 IMAGE = f"{engine_box.NAMESPACE}/emitted:1"
 LIB = "def one():\n    return 1\n\n\ndef two():\n    return {two}\n"

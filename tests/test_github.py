@@ -235,6 +235,43 @@ def test_a_page_that_can_not_be_had_is_named_and_the_rest_is_used(
     assert "pulls/9: 404: there is none, or the token may not see it" in run.problems[1]
 
 
+@pytest.mark.parametrize(
+    ("headers", "page"),
+    [
+        ({"Retry-After": "soon"}, "pulls?1"),
+        ({"X-RateLimit-Remaining": "many", "X-RateLimit-Limit": "1"}, "pulls?1"),
+        ({"X-RateLimit-Reset": "inf"}, "pulls?1"),
+        ({"Link": "<<>;;,;rel"}, "pulls?1"),
+        ({"Link": '<http://elsewhere.example.org/x?page=7>; rel="next"'}, "pulls?1"),
+    ],
+)
+@pytest.mark.parametrize("status", [200, 403, 429, 500])
+def test_odd_headers_are_no_crash(
+    server: Forge, tmp_path: Path, status: int, headers: dict[str, str], page: str
+) -> None:
+    server.fault = always(page, Reply(status=status, body=b"[]", headers=headers))
+    run = Run(server, tmp_path)
+    run.pulls()
+    assert all("\n" not in problem for problem in run.problems)
+
+
+def test_pages_that_lead_in_a_circle_are_read_once(server: Forge, tmp_path: Path) -> None:
+    link = '</repos/acme/text/pulls?page=1>; rel="next"'
+    server.fault = always("pulls", Reply(body=b"[]", headers={"Link": link}))
+    assert Run(server, tmp_path).pulls() == []
+    assert len(server.asked) == 2
+
+
+def test_odd_lines_among_the_answers_are_passed_over(server: Forge, tmp_path: Path) -> None:
+    Run(server, tmp_path).asking.pulls((), None)
+    path = tmp_path / "github" / "answers.jsonl"
+    (first, *_) = path.read_bytes().splitlines()
+    value = json.loads(first)
+    odd = [{**value, "url": ["x"]}, {**value, "etag": 7}, {**value, "value": 7}, {"x": 1}, 7, None]
+    path.write_text("\n".join(json.dumps(each) for each in odd), encoding="utf-8")
+    Run(server, tmp_path).pulls()
+
+
 def test_what_was_known_stands_in_for_what_can_not_be_had(server: Forge, tmp_path: Path) -> None:
     Run(server, tmp_path).pulls()
     server.fault = always("pulls?2", Reply(status=500))

@@ -277,6 +277,10 @@ def test_a_made_up_name_that_no_test_needs_rejects_unless_an_issue_wishes_for_it
     assert wrong(text, text, source="issue") == ""
 
 
+def test_a_persons_text_is_bounded_too() -> None:
+    assert "has more than 1048576 characters" in wrong("a " * 600_000, source="draft")
+
+
 def test_a_retelling_of_the_fix_rejects_whatever_the_base_holds() -> None:
     names = [f"newName{n}" for n in range(60)]
     fix = patch(SOURCE, *(f"    val {name} = 1\n" for name in names))

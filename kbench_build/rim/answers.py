@@ -65,6 +65,8 @@ class Answers:
             recent = 0 <= time.time() - float(kept.at) < _DAY
         except (orjson.JSONDecodeError, TypeError, ValueError):
             return
+        if not all(isinstance(text, str) for text in (kept.url, kept.etag, kept.next)):
+            return
         self._known[kept.url] = kept
         if recent:
             self._fresh.add(kept.url)

@@ -143,6 +143,7 @@ class GitHub:
             RateLimitExceededExceedsMaxWait,
         )
         from requests import RequestException  # noqa: PLC0415
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
         try:
             status, said, text = self._client.requester.requestJson("GET", path, headers=headers)
@@ -151,10 +152,13 @@ class GitHub:
             raise ForgeError(self.closed) from None
         except GithubException as error:
             raise ForgeError(f"{error.status}: {_message(error.data)}") from None
-        except RequestException as error:
+        except (RequestException, HTTPError) as error:
             raise ForgeError(f"didn't answer: {_cause(error)}") from None
         except (RuntimeError, AssertionError):
             raise ForgeError("sends on to another server") from None
+        except (ValueError, ArithmeticError, LookupError, TypeError) as error:
+            # Numbers in headers that are none, for instance.
+            raise ForgeError(f"answers oddly: {_cause(error)}") from None
         return status, said, text
 
     def _answer(self, status: int, headers: Mapping[str, str], text: str) -> Answer:

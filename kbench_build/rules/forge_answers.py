@@ -4,6 +4,7 @@ Promises: pure; an answer of any shape gives what it has, and nothing is kept bu
 of pull requests and issues look at. Leaves asking to the rim.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 _PULL = ("number", "title", "body", "created_at", "updated_at", "merged_at", "html_url")
 _PULL_MORE = ("merge_commit_sha", "commits")
 _ISSUE = ("number", "title", "body", "html_url")
+_PAGE = re.compile(r"\d{1,6}", re.ASCII)
 # A change is updated when it is merged; clocks differ.
 _DAY = 86_400
 
@@ -34,7 +36,7 @@ def issue_path(repository: str, number: int) -> str:
 def page_after(path: str) -> str:
     """The page behind one that couldn't be read, empty where the path has no number to count."""
     head, mark, number = path.rpartition("page=")
-    return f"{head}{mark}{int(number) + 1}" if mark and number.isdecimal() else ""
+    return f"{head}{mark}{int(number) + 1}" if mark and _PAGE.fullmatch(number) else ""
 
 
 def pulls_in(value: Any) -> list[dict[str, Any]]:

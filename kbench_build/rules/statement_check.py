@@ -25,6 +25,7 @@ from kbench_build.rules.statements import Source
 # With more than these the text is the fix retold, whatever the base holds.
 MOST_NAMES = 50
 MOST_CHARACTERS = 20_000
+_MOST_OF_ALL = 1 << 20
 _AROUND = Around(namespace="", bases=(), shipped={})
 _REJECT = ("statement/fix-link", "statement/fix-id", "statement/fix-line", "statement/test-line")
 # An issue is older than the fix: a name in it is a wish.
@@ -170,10 +171,11 @@ def _said(task: Content, ids: tuple[str, ...]) -> Iterator[str]:
 
 
 def _length(text: str, source: Source) -> Iterator[str]:
+    most = MOST_CHARACTERS if source == "judge" else _MOST_OF_ALL
     if not text.strip():
         yield "says nothing"
-    elif source == "judge" and len(text) > MOST_CHARACTERS:
-        yield f"has more than {MOST_CHARACTERS} characters"
+    elif len(text) > most:
+        yield f"has more than {most} characters"
 
 
 def _leaks(

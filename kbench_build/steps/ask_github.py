@@ -31,6 +31,9 @@ ANSWERS, PULLS, ISSUES = "answers.jsonl", "pulls.jsonl", "issues.jsonl"
 # Beyond so many, what a broken list lacks is left out.
 _MOST_SINGLE = 500
 
+# Of a hundred pull requests each.
+_MOST_PAGES = 5_000
+
 Trim = Callable[[Any], Any]
 
 
@@ -118,7 +121,9 @@ class Asking:
     def _listed(self, since: int | None) -> Iterator[dict[str, Any]]:
         """The pages, one after another; past one that can't be read, as long as the next can."""
         path, failed = forge.pulls_path(self._repository), False
-        while path:
+        seen: set[str] = set()
+        while path and path not in seen and len(seen) < _MOST_PAGES:
+            seen.add(path)
             kept = self._ask(path, forge.pulls_in)
             if kept is None and (failed or self._github.closed):
                 return

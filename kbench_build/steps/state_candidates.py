@@ -15,6 +15,7 @@ from threading import Event, Lock
 import orjson
 
 from kbench_build import digest
+from kbench_build.errors import KbenchError
 from kbench_build.rim.git import last_line
 from kbench_build.rim.judge import Judge, JudgeError, Said
 from kbench_build.rim.mine_judge import JudgeConfig
@@ -44,6 +45,7 @@ _UNFINISHED = f"{INSTRUCTION} still has the line that says it is a draft"
 # What is judged anew when it changes.
 _VERSION = 1
 _FAILURES = 3
+_MOST_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,9 +304,12 @@ class _One:
 def _own_text(path: Path, before: Statement | None) -> str | None:
     """What a person wrote into the file, None where it is as it was left or isn't there."""
     try:
-        text = path.read_bytes().decode("utf-8", "replace")
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise KbenchError(f"{path}: can't be read: {error.strerror}") from error
     is_left = before is not None and before.file == digest.of_text(text)
     return None if is_left else text.replace("\r\n", "\n")
 

@@ -12,11 +12,13 @@ _DOCS = re.compile(
     r"|(?:README|CONTRIBUTING|LICENSE|AUTHORS)[^/]*)",
     re.IGNORECASE,
 )
-# Source sets of Gradle and Maven (test, jvmTest, androidTest), and folders of test projects.
+# Source sets of Gradle and Maven (test, jvmTest, androidTest), and folders of test projects. What a
+# module such as `acme-test` has in src/main is shipped, though: it helps others to test.
 _TEST_FOLDER = re.compile(
     r"(?:.*/)?(?:src/(?:[a-z][A-Za-z0-9]*)?[tT]est[A-Za-z0-9]*|src/it|tests?|testData|test-data"
-    r"|[a-z0-9-]*-tests?|test-[a-z0-9-]+|__tests__|fixtures)/.*"
+    r"|[a-z0-9-]*-tests?(?!/src/main/)|test-[a-z0-9-]+|__tests__|fixtures)/.*"
 )
+_MAIN = "/src/main/"
 _TEST_NAME = re.compile(
     r"(?:.*/)?(?:[^/]+(?:Tests?|Spec|IT)\.(?:kts?|java|groovy|scala)"
     r"|test_[^/]+\.py|conftest\.py|[^/]+_test\.(?:py|go)|[^/]+\.(?:test|spec)\.[cm]?[jt]sx?"
@@ -31,7 +33,9 @@ def kind_of(path: str) -> str:
     For checks, which know neither the language nor any setting: a file that a preset of mining (see
     `path_kinds`) would run as a test is one here, and so are projects that only serve tests.
     """
-    if _TEST_FOLDER.fullmatch(path) or _TEST_NAME.fullmatch(path):
+    # Below src/main folders are packages: `com/acme/test` is what its module is.
+    module, main, _ = path.partition(_MAIN)
+    if _TEST_FOLDER.fullmatch(module + main) or _TEST_NAME.fullmatch(path):
         return "test"
     if _DOCS.fullmatch(path):
         return "docs"

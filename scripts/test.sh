@@ -15,4 +15,5 @@ done
 .venv/bin/ruff check
 .venv/bin/ruff format --check
 .venv/bin/mypy
-.venv/bin/pytest "$@"
+# Two workers: the one that has the engine to itself, and one for what needs none.
+.venv/bin/pytest -n 2 --dist loadgroup "$@"

@@ -12,6 +12,18 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
+_ON_THE_ENGINE = ("engine", "dataset", "harbor")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker alone uses the engine; it begins with what takes longest."""
+    for item in items:
+        if any(item.get_closest_marker(name) for name in _ON_THE_ENGINE):
+            item.add_marker(pytest.mark.xdist_group("engine"))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A small image with a shell, removed at the end. Needs an engine."""

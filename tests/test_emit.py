@@ -59,6 +59,10 @@ EXPECTED = {
 }
 
 
+NAMED = ("--repository", "acme/text")
+HOME = "https://github.com/acme/text"
+
+
 class Said(NamedTuple):
     """How a command ended, and what it wrote."""
 
@@ -206,6 +210,17 @@ def test_the_task_says_where_it_is_from(mined: Mined) -> None:
     }
     assert config["task"]["name"] == "mined/acme_text-1"
     assert config["task"]["description"] == "Mend it"
+
+
+def test_the_repositorys_address_tells_those_of_its_changes(mined: Mined) -> None:
+    mined.project.upstream.git("config", "remote.origin.url", "/srv/mirrors/text")
+    mined.ready(1)
+    given = 'code_change_url = "https://forge.example.org/acme/text/pulls/{number}"\n'
+    mined.configure(CONFIG.replace(given, ""))
+    assert "repository_url, code_change_url not known" in mined.run("--emit", *NAMED).stdout
+    mined.configure(CONFIG.replace(given, f'repository_url = "{HOME}"\n'))
+    mined.run("--emit", *NAMED)
+    assert mined.toml(1)["metadata"]["source"]["code_change_url"] == f"{HOME}/pull/1"
 
 
 def test_the_dataset_says_more_for_all_tasks_and_for_one(mined: Mined) -> None:

@@ -1,6 +1,7 @@
 """What running a change's tests shows: one outcome for each change, a list for each test."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from kbench_build.rules.trial_commands import (
 )
 from kbench_build.rules.trial_data import Upstream, plan, unplaceable
 from kbench_build.rules.trial_results import state_run
-from kbench_build.rules.trial_totals import alarm, totals
+from kbench_build.rules.trial_totals import alarm, mute, totals
 from kbench_build.rules.trials import (
     OUTCOMES,
     Judgement,
@@ -290,6 +291,13 @@ def test_a_sharp_drop_is_an_alarm_and_what_was_not_tried_does_not_count() -> Non
 def test_without_drops_and_errors_all_is_well() -> None:
     assert totals([trial("valid", 1), trial("fails-after", 1)]).fine
     assert not totals([trial("error", 1)]).fine
+
+
+def test_an_environment_in_which_nothing_ever_ran_is_told() -> None:
+    silent = [replace(trial("nothing-ran", 1), environment="old") for _ in range(3)]
+    assert mute([*silent, trial("valid", 1)]) == ("old",)
+    assert mute(silent[:2]) == ()
+    assert mute([*silent, replace(trial("no-signal", 1), environment="old")]) == ()
 
 
 # --- what came back ---

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from rich.text import Text
 
     from kbench_build.rim.mine_config import MineConfig
     from kbench_build.rules.trial_totals import Totals
@@ -38,7 +39,8 @@ def tried(root: Path, clone: Path, folder: Path, *, config: "MineConfig", wish: 
 
     found = _run(root, clone, folder, config, wish)
     total = totals([each.trial for each in found])
-    return Done(fine=total.fine, value=_as_json(found, total), show=partial(_show, found, total))
+    show = partial(_show, found, total, folder)
+    return Done(fine=total.fine, value=_as_json(found, total), show=show)
 
 
 def _run(
@@ -142,17 +144,18 @@ def _as_json(tried: Sequence["Tried"], totals: "Totals") -> Mapping[str, Any]:
     }
 
 
-def _show(tried: Sequence["Tried"], totals: "Totals") -> None:
+def _show(tried: Sequence["Tried"], totals: "Totals", folder: Path) -> None:
     """The same for people."""
     from rich.console import Console  # noqa: PLC0415
 
-    from kbench_build.rules.trial_totals import alarm, usual  # noqa: PLC0415
+    from kbench_build.rules.trial_totals import alarm, mute, usual  # noqa: PLC0415
 
     console = Console(highlight=False, soft_wrap=True)
     new = [each for each in tried if not each.kept]
     kept = f", {len(tried) - len(new)} of them by an earlier run" if len(new) < len(tried) else ""
     console.print(f"\n[bold]{len(tried)} tried[/]{kept}")
-    console.print(_outcomes(totals))
+    for line in _outcomes(totals):
+        console.print(line)
     if totals.months:
         console.print("\n[bold]yield by month[/]", _months(totals), sep="\n")
     if new:
@@ -161,19 +164,21 @@ def _show(tried: Sequence["Tried"], totals: "Totals") -> None:
         console.print(f"\nmedian {seconds:.1f} s a candidate, {beside:.1f} s beside its tests")
     for drop in totals.drops:
         console.print(f"[bold red]alarm[/] {alarm(drop)}")
+    for name in mute([each.trial for each in tried]):
+        one = next(each for each in tried if each.trial.environment == name)
+        log = folder / one.id.removeprefix("#") / "trial.log"
+        console.print(f"[bold red]alarm[/] {name}: nothing ran in any candidate: see {log}")
 
 
-def _outcomes(totals: "Totals") -> Any:
-    from rich.table import Table  # noqa: PLC0415
+def _outcomes(totals: "Totals") -> Iterator["Text"]:
+    from rich.text import Text  # noqa: PLC0415
 
     from kbench_build.rules.trials import OUTCOMES  # noqa: PLC0415
 
-    table = Table.grid("", "", "", padding=(0, 1))
-    table.columns[0].justify = "right"
+    width = len(str(max(totals.outcomes.values(), default=0)))
     for outcome, number in totals.outcomes.items():
-        style = _COLOURS.get(outcome, "")
-        table.add_row(str(number), outcome, OUTCOMES[outcome], style=style)
-    return table
+        line = f"{number:>{width}} {outcome:<14} {OUTCOMES[outcome]}"
+        yield Text(line, style=_COLOURS.get(outcome, ""))
 
 
 def _months(totals: "Totals") -> Any:

@@ -24,6 +24,7 @@ from kbench_build.rules.content import (
     VERIFY,
 )
 from kbench_build.rules.expected_tests import CATEGORIES, RESULTS, STATUSES
+from kbench_build.rules.forge_urls import change_url
 from kbench_build.rules.harden_verify import protected_globs
 from kbench_build.rules.task_toml import HARBOR_VERSIONS, SOURCE_KEYS
 from kbench_build.runtime.verify_checkout import Globs
@@ -241,6 +242,9 @@ def task_toml(
     for piece in pieces:
         value = laid_over(value, piece)
     told = value["metadata"]["source"]
+    home = told.get("repository_url")
+    if isinstance(home, str) and source.id.isdecimal() and not told.get(_CHANGE_URL):
+        told[_CHANGE_URL] = change_url(home, int(source.id))
     if isinstance(told.get(_CHANGE_URL), str):
         told[_CHANGE_URL] = told[_CHANGE_URL].replace("{number}", source.id)
     return value

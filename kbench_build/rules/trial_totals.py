@@ -8,6 +8,8 @@ from statistics import median
 from kbench_build.rules.trials import OUTCOMES, Trial, TrialOutcome, tried
 from kbench_build.rules.yields import Drop, Month, by_month, drops
 
+_SEVERAL = 3
+
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
@@ -31,6 +33,18 @@ def totals(trials: Sequence[Trial]) -> Totals:
         outcomes={outcome: counts[outcome] for outcome in OUTCOMES if counts[outcome]},
         months=months,
         drops=drops(months),
+    )
+
+
+def mute(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """Environments in which nothing ran in any of several candidates: they are at fault."""
+    of_each: dict[str, list[TrialOutcome]] = {}
+    for trial in trials:
+        of_each.setdefault(trial.environment, []).append(trial.outcome)
+    return tuple(
+        name
+        for name, outcomes in of_each.items()
+        if len(outcomes) >= _SEVERAL and set(outcomes) == {"nothing-ran"}
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Set
 from kbench_build.rules.content import EXPECTED, Content
 from kbench_build.rules.expected_tests import STATUSES
 from kbench_build.rules.findings import Check, Spot
+from kbench_build.rules.once import once
 from kbench_build.rules.renames import renamed, repeated
 
 _MAKING = ("f2p_tests", "s2p_tests", "n2p_tests")
@@ -78,8 +79,13 @@ def _given_up(task: Content) -> Iterator[Spot]:
     yield from (spot for spot, is_taken_away in _free(task) if is_taken_away)
 
 
-def _free(task: Content) -> Iterator[tuple[Spot, bool]]:
+@once
+def _free(task: Content) -> tuple[tuple[Spot, bool], ...]:
     """The tests that passed and are in no list, each with whether the hidden patch removes it."""
+    return tuple(_found_free(task))
+
+
+def _found_free(task: Content) -> Iterator[tuple[Spot, bool]]:
     found = task.expected
     if found is None or "run_result" not in found.results:
         return

@@ -12,6 +12,8 @@ from kbench_build.rules.added_tests import AddedTest, added_tests
 from kbench_build.rules.content import TEST, TEST_PATCH, Content
 from kbench_build.rules.expected_tests import Expected
 from kbench_build.rules.findings import Check, Spot
+from kbench_build.rules.once import once
+from kbench_build.rules.patches import Patch
 from kbench_build.rules.test_commands import (
     TestCommand,
     can_not_reach,
@@ -35,19 +37,24 @@ def _passes_without(task: Content) -> Iterator[Spot]:
             yield Spot(file=TEST_PATCH, where=f"line {test.line}", message=message)
 
 
-def _not_of_the_fix(task: Content) -> Iterator[tuple[AddedTest, bool]]:
+@once
+def _not_of_the_fix(task: Content) -> tuple[tuple[AddedTest, bool], ...]:
     """The added tests that the fix doesn't make pass, each with whether anything names it."""
     if task.expected is None or task.test is None:
-        return
-    sets = task.expected.sets
-    patched = task.expected.before.get("test_patch_result", {})
+        return ()
+    return tuple(_sorted_out(task.test, task.expected))
+
+
+def _sorted_out(patch: Patch, expected: Expected) -> Iterator[tuple[AddedTest, bool]]:
+    patched = expected.before.get("test_patch_result", {})
     # Nearly every added test stands in the short lists, so the long ones are seldom looked at.
-    short = _text(ids for name, ids in sets.items() if name != "p2p_tests")
+    short = _text(ids for name, ids in expected.sets.items() if name != "p2p_tests")
     known: str | None = None
-    for test in added_tests(task.test):
+    for test in added_tests(patch):
         forms = tuple(_forms_of(test.name))
         if not any(_names_a_test(form, short) for form in forms):
-            known = _text((sets["p2p_tests"], *patched.values())) if known is None else known
+            if known is None:
+                known = _text((expected.sets["p2p_tests"], *patched.values()))
             yield test, any(_names_a_test(form, known) for form in forms)
 
 

@@ -76,6 +76,7 @@ SOURCES = (
     "rules/names.py",
     "rules/network.py",
     "rules/on_base.py",
+    "rules/once.py",
     "rules/origin.py",
     "rules/parsing.py",
     "rules/patch_checks.py",

@@ -14,6 +14,7 @@ from kbench_build.errors import KbenchError
 from kbench_build.rim.history import History
 from kbench_build.rim.mine_config import load_mine_config
 from kbench_build.rim.presets import read_preset
+from kbench_build.rim.store import dataset_lock
 from kbench_build.rules.clone_origin import repository_of
 from kbench_build.rules.merges import Pull
 from kbench_build.rules.mine_filters import Filters
@@ -192,6 +193,21 @@ def test_a_history_of_a_gigabyte_takes_little_memory(upstream: Upstream, tmp_pat
     done = subprocess.run(whole, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert len(json.loads(done.stdout)["candidates"]) == 16
     assert int(done.stderr.splitlines()[-1]) < 200 << 10
+
+
+def test_a_second_run_for_one_repository_says_so_in_one_line(
+    upstream: Upstream, tmp_path: Path
+) -> None:
+    change(upstream, "Keep it (#1)", SOURCE, TEST)
+    with dataset_lock(tmp_path, "acme_text.lock"):
+        second = kbench(str(upstream.root), cwd=tmp_path)
+        other = kbench(str(upstream.root), "--repository", "acme/other", cwd=tmp_path)
+        looking = kbench(str(upstream.root), "--dry-run", cwd=tmp_path)
+    assert (second.returncode, second.stdout) == (2, "")
+    assert "is working on this dataset: wait for it" in second.stderr
+    assert not (tmp_path / "mined" / "acme_text").exists()
+    assert (other.returncode, looking.returncode) == (0, 0)
+    assert kbench(str(upstream.root), cwd=tmp_path).returncode == 0
 
 
 def test_the_command_shows_a_funnel_and_writes_candidates(

@@ -93,6 +93,7 @@ def mine(
     the judge wasn't heard, an environment's yield drops sharply, or a task that is there differs.
     """
     from kbench_build.rim.mine_config import load_mine_config  # noqa: PLC0415 - only when asked for
+    from kbench_build.rim.store import dataset_lock  # noqa: PLC0415
     from kbench_build.rules.path_kinds import Patterns  # noqa: PLC0415
     from kbench_build.steps import mine as step  # noqa: PLC0415
 
@@ -103,6 +104,9 @@ def mine(
     name = _name_of(clone, repository)
     config = load_mine_config(root, preset, name)
     folder = step.folder_of(root, name)
+    if not dry_run:
+        lock = dataset_lock(root, f"{folder.name}.lock")
+        click.get_current_context().with_resource(lock)
     window = Window(
         branch=branch,
         since=_seconds(since),

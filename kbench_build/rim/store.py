@@ -144,9 +144,12 @@ def _head(line: bytes) -> ReportHead | None:
 
 
 @contextmanager
-def dataset_lock(root: Path) -> Iterator[None]:
-    """Hold the dataset for one run. A second one gets a `KbenchError` that names the first."""
-    path = root / STATE / "lock"
+def dataset_lock(root: Path, name: str = "lock") -> Iterator[None]:
+    """Hold the dataset for one run. A second one gets a `KbenchError` that names the first.
+
+    Runs whose locks have other names don't concern each other.
+    """
+    path = root / STATE / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -33,6 +33,7 @@ from kbench_build.rules.images import (
     task_recipe,
 )
 from kbench_build.rules.step_inputs import (
+    SUPPRESSED,
     probe_inputs,
     sabotage_inputs,
     seal_inputs,
@@ -117,16 +118,24 @@ class Plan:
                 subjects=self._built,
                 inputs=self._selfcheck_inputs,
                 run=self._selfcheck,
-                intact=lambda task, _: self.runs <= 1 or self._repeated(task),
+                intact=lambda task, head: (
+                    self._is_answered_for("selfcheck", task, head)
+                    and (self.runs <= 1 or self._repeated(task))
+                ),
             ),
             "probe": Step(
                 subjects=self._built,
                 inputs=self._probe_inputs,
                 run=self._probe,
-                intact=lambda task, _: self._probed(task),
+                intact=lambda task, head: (
+                    self._is_answered_for("probe", task, head) and self._probed(task)
+                ),
             ),
             "sabotage": Step(
-                subjects=self._foreign, inputs=self._sabotage_inputs, run=self._sabotage
+                subjects=self._foreign,
+                inputs=self._sabotage_inputs,
+                run=self._sabotage,
+                intact=lambda task, head: self._is_answered_for("sabotage", task, head),
             ),
             "release": Step(
                 subjects=lambda: [DATASET],
@@ -149,6 +158,16 @@ class Plan:
             and head.inputs == planned.inputs(subject)
             and planned.intact(subject, head)
         )
+
+    def _is_answered_for(self, step: str, subject: str, head: ReportHead) -> bool:
+        """Whether kbench.toml still answers for what the report let be, if it did."""
+        if not head.summary.endswith(SUPPRESSED):
+            return True
+        from kbench_build.rules.findings import still_answered  # noqa: PLC0415
+
+        report = self.store.read(step, subject)
+        suppressed = report.data.get("suppressed", ()) if report else ()
+        return still_answered(suppressed, subject, self.config.suppress)
 
     def run(self, step: str, subject: str) -> Report:
         """Do the step, whether or not its report holds. Keeps the report and returns it."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kbench_build.model import Job, JobResult, Report, Suppression
+from kbench_build.plan import Plan
 from kbench_build.rim.engines import tars
 from kbench_build.rim.store import Store
 from kbench_build.rules.outcomes import Verdict
@@ -126,6 +127,28 @@ def test_a_verifier_from_the_wild_rewards_what_solves_nothing(wild: tuple[Path, 
     assert found["file"] == f"tasks/{TASKS[0]}/tests/test.sh"
     assert found["message"].startswith("the reward is 1 with reports deleted")
     assert report.data["not_tried"] == []
+
+
+@pytest.mark.engine
+def test_what_nobody_answers_for_any_more_is_looked_at_again(wild: tuple[Path, str]) -> None:
+    root, step = wild[0], "sabotage"
+    settings = root / "kbench.toml"
+    plain = settings.read_text()
+
+    def answer(reason: str) -> None:
+        rule = f'[[suppress]]\nrule = "verifier/sabotage"\nreason = "{reason}"\n'
+        settings.write_text(plain + rule if reason else plain)
+
+    try:
+        answer("graded elsewhere")
+        assert "5 suppressed" in doit(root, f"{step}:{TASKS[0]}").stdout
+        assert Plan(root).holds(step, TASKS[0])
+        answer("another reason")
+        assert not Plan(root).holds(step, TASKS[0])
+        answer("")
+        assert not Plan(root).holds(step, TASKS[0])
+    finally:
+        answer("")
 
 
 @pytest.mark.engine

@@ -1,14 +1,16 @@
 """Findings that a maintainer answers for: listed in every report, and named once they are idle."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from kbench_build.cli import cli
-from kbench_build.model import Finding, Report
+from kbench_build.model import Finding, Report, Suppression
 from kbench_build.rim.config import load_config
+from kbench_build.rules.findings import still_answered, to_json
 from kbench_build.steps import validate
 from tests.samples import TASK, Sample
 
@@ -98,3 +100,16 @@ def test_one_for_several_tasks_is_idle_once_all_were_asked(tmp_path: Path) -> No
     assert "statement/fix-id finds nothing in acme_*" in said
     assert "suppress[0]" not in said
     assert "suppress/unused" not in shown(tmp_path, "text", TASK)
+
+
+def test_a_report_holds_as_long_as_somebody_answers_for_what_it_let_be() -> None:
+    found = Finding(
+        rule="probe/unguarded", severity="warning", file="tasks/a/x", message="m", mend="n"
+    )
+    held = [{**to_json(found), "reason": "r"}]
+    answer = Suppression(rule="probe/*", task="a", reason="r")
+    assert still_answered([], "a", [])
+    assert still_answered(held, "a", [answer])
+    assert not still_answered(held, "a", [])
+    assert not still_answered(held, "a", [replace(answer, task="b")])
+    assert not still_answered(held, "a", [replace(answer, reason="another")])

@@ -162,6 +162,21 @@ def answers(suppression: Suppression, finding: Finding, subject: str) -> bool:
     return subject == DATASET and bool(about) and fnmatchcase(about, suppression.task)
 
 
+def still_answered(
+    suppressed: Iterable[Mapping[str, Any]], subject: str, suppressions: Sequence[Suppression]
+) -> bool:
+    """Whether somebody still answers, and with the same reason, for what a report let be.
+
+    `suppressed` are findings as `to_json` writes them, each with its reason.
+    """
+    for value in suppressed:
+        finding = from_json({key: part for key, part in value.items() if key != "reason"})
+        match = next((s for s in suppressions if answers(s, finding, subject)), None)
+        if match is None or match.reason != value["reason"]:
+            return False
+    return True
+
+
 IDLE = "suppress/unused"
 
 

@@ -13,6 +13,9 @@ SELFCHECK_VERSION = 2
 PROBE_VERSION = 1
 SABOTAGE_VERSION = 1
 
+SUPPRESSED = " suppressed"
+"""How the summary of a run ends where something that it found is answered for."""
+
 
 def seal_inputs(
     *,

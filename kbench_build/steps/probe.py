@@ -31,6 +31,7 @@ from kbench_build.rules.probing import (
     to_json,
     worth_probing,
 )
+from kbench_build.rules.step_inputs import SUPPRESSED
 
 STEP = "probe"
 # The results of single parts, kept until the report of the whole is written.
@@ -164,7 +165,7 @@ def _report(
         subject=task,
         inputs=inputs,
         ok=not broken and not any(finding.severity == "error" for finding in kept),
-        summary=f"{said}, {len(answered)} suppressed" if answered else said,
+        summary=f"{said}, {len(answered)}{SUPPRESSED}" if answered else said,
         seconds=time.monotonic() - began,
         data={
             "tried": len(probes),

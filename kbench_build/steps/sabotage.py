@@ -30,6 +30,7 @@ from kbench_build.rules.sabotage import (
     summary,
     to_json,
 )
+from kbench_build.rules.step_inputs import SUPPRESSED
 
 STEP = "sabotage"
 _TELLING = frozenset({EXPECTED, FIX, TEST, TEST_PATCH, VERIFY})
@@ -56,7 +57,7 @@ def sabotage(
         subject=task,
         inputs=inputs,
         ok=not kept and not any(found.ended == "unknown" for found in attempts),
-        summary=f"{said}, {len(answered)} suppressed" if answered else said,
+        summary=f"{said}, {len(answered)}{SUPPRESSED}" if answered else said,
         seconds=time.monotonic() - began,
         data={
             "attempts": [to_json(found) for found in attempts],

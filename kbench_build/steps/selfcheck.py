@@ -30,6 +30,7 @@ from kbench_build.rules.probing import Tried
 from kbench_build.rules.quarantine import quarantined
 from kbench_build.rules.runs import KINDS, Kind, Run, Unstable
 from kbench_build.rules.statuses import NONE, shorten
+from kbench_build.rules.step_inputs import SUPPRESSED
 from kbench_build.rules.variation import PLAIN, Allowed, Variation
 
 STEP = "selfcheck"
@@ -79,12 +80,13 @@ def selfcheck(
         today=datetime.now(UTC).date().isoformat(),
     )
     kept, answered = suppress(found, task, suppressions)
+    said = conclusion.summary
     return Report(
         step=STEP,
         subject=task,
         inputs=inputs,
         ok=conclusion.ok or not (conclusion.details or any(f.severity == "error" for f in kept)),
-        summary=conclusion.summary,
+        summary=f"{said}, {len(answered)}{SUPPRESSED}" if answered else said,
         seconds=time.monotonic() - began,
         data={
             "runs": runs,

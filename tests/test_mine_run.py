@@ -227,6 +227,7 @@ def test_jobs_have_no_network_and_the_limits_of_their_environment(
         (CONFIG.replace("{files}", "{flies}"), r"\(py\): command: \{flies\} means nothing"),
         (f"{CONFIG}start = 'v9'", r"\(py\): v9: the clone has no such commit"),
     ],
+    ids=["none", "place", "pin"],
 )
 def test_an_environment_that_cannot_be_used_is_one_line(
     slow: tuple[Project, Path], text: str, said: str

@@ -6,6 +6,7 @@ forget (`doit forget`), and a journal carries into it what a killed run couldn't
 work lives in the `task_dep`s below and nowhere else; `_WAITS` says which steps they reach.
 """
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -89,6 +90,8 @@ def load(namespace: dict[str, Any]) -> None:
     # Tens of thousands of small objects that all live to the end: collecting them is a third of
     # the time of a run with nothing to do.
     gc.disable()
+    # Nor are they looked through once more when Python ends.
+    atexit.register(gc.freeze)
     try:
         graph = Graph(Path(namespace["__file__"]).resolve().parent, namespace)
     except KbenchError as error:

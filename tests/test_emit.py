@@ -109,6 +109,11 @@ class Mined:
             place = self.root / "mined" / "acme_text" / str(number) / f"{name}.json"
             place.write_text(json.dumps(value), encoding="utf-8")
 
+    def times(self) -> dict[Path, int]:
+        """When each file changed, but for candidates and the lock."""
+        found = (p for p in self.root.rglob("*") if "mined" not in p.parts and p.suffix != ".lock")
+        return {path: path.stat().st_mtime_ns for path in found}
+
     def ready(self, *numbers: int) -> None:
         for number in numbers:
             self.keep(number, trial=trial(), statement=statement())
@@ -311,11 +316,10 @@ def test_a_base_that_a_person_changed_is_left_alone(mined: Mined) -> None:
 def test_a_second_run_writes_nothing(mined: Mined) -> None:
     mined.ready(1)
     mined.run("--emit")
-    before = {p: p.stat().st_mtime_ns for p in mined.root.rglob("*") if "mined" not in p.parts}
+    before = mined.times()
     done = mined.run("--emit")
     assert "same     tasks/acme_text-1" in done.stdout
-    after = {p: p.stat().st_mtime_ns for p in mined.root.rglob("*") if "mined" not in p.parts}
-    assert after == before
+    assert mined.times() == before
 
 
 def test_a_task_that_differs_stays_and_what_differs_is_said(mined: Mined) -> None:
@@ -342,7 +346,8 @@ def test_a_dry_run_writes_nothing_and_says_the_same(mined: Mined) -> None:
     assert done.returncode == 0
     assert "new      tasks/acme_text-1" in done.stdout
     assert "tasks: 1 to write, 1 left out" in done.stdout
-    assert sorted(p.name for p in mined.root.iterdir()) == ["kbench.toml", "mined"]
+    assert sorted(p.name for p in mined.root.iterdir()) == [".kbench", "kbench.toml", "mined"]
+    assert [p.name for p in (mined.root / ".kbench").iterdir()] == ["acme_text.lock"]
 
 
 def test_what_stands_in_a_tasks_place_is_never_followed(mined: Mined, tmp_path: Path) -> None:

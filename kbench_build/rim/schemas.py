@@ -54,10 +54,27 @@ def problems(name: str, value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _fits(name: str, value: Any) -> bool:
+    # jsonschema-rs takes in one id after the other, of thousands.
+    brief = _brief(value) if name == "expected_tests" else value
     try:
-        return bool(_fast(name).is_valid(value))
+        return bool(_fast(name).is_valid(brief))
     except ValueError:  # a value that jsonschema-rs can't take in: let the other one judge
         return False
+
+
+def _brief(value: Any) -> Any:
+    """The value with one id in the place of many, where all are what their schema asks for."""
+    if isinstance(value, dict):
+        return {key: _brief(item) for key, item in value.items()}
+    return value[:1] if isinstance(value, list) and _are_ids(value) else value
+
+
+def _are_ids(items: list[Any]) -> bool:
+    try:
+        "".join(items)
+    except TypeError:
+        return False
+    return all(items)
 
 
 def _messages(name: str, value: Any) -> list[tuple[str, str]]:

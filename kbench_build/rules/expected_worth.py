@@ -47,7 +47,7 @@ def _renamed(task: Content) -> Iterator[Spot]:
     found = task.expected
     if found is None:
         return
-    pairs = {**repeated(found, _added(task)), **renamed(found)}
+    pairs = {**repeated(found, lambda: _added(task)), **renamed(found)}
     for name in ("f2p_tests", "n2p_tests"):
         for index, test in enumerate(found.lists[name] if pairs else ()):
             if test in pairs:

@@ -7,7 +7,8 @@ of such a test. Linear in the number of ids.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 
 from kbench_build.rules.expected_tests import Expected
 
@@ -35,22 +36,30 @@ def renamed(found: Expected) -> Mapping[str, str]:
     return _moved(new, gone) | dict(_regrouped(new, gone)) if gone else {}
 
 
-def repeated(found: Expected, added: str) -> Mapping[str, str]:
+def repeated(found: Expected, added: Callable[[], str]) -> Mapping[str, str]:
     """New id → the id of the same test that passed on the untouched base, and is there still.
 
-    Some runners report a test by its own name, by that of its container, or by both. `added` are
-    the lines of the hidden patch: a test that they name may be a new one in a container of its own.
+    Some runners report a test by its own name, by that of its container, or by both. `added` gives
+    the lines of the hidden patch, where they are needed: a test that they name may be a new one in
+    a container of its own.
     """
     before = found.before.get("run_result")
-    if before is None or len(added) > _LONGEST_PATCH:
+    pairs = dict(islice(_also_known(found, before), _MOST_PAIRS)) if before else {}
+    lines = added() if pairs else ""
+    if len(lines) > _LONGEST_PATCH:
         return {}
-    pairs: dict[str, str] = {}
-    for test in (t for name in ("f2p_tests", "n2p_tests") for t in found.lists[name]):
+    return {test: form for test, form in pairs.items() if _leaf(test) not in lines}
+
+
+def _also_known(found: Expected, before: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
+    """New ids, each with that of its test in its class alone, which passed on the base."""
+    new = (*found.lists["f2p_tests"], *found.lists["n2p_tests"])
+    together = "\n".join(new)
+    # Most runners have no containers, so most of thousands of ids needn't be taken apart.
+    for test in new if any(mark in together for mark in _SEPARATORS) else ():
         form = next((f for f in _without_containers(test) if f in before["passed_tests"]), None)
-        is_new = form is not None and not any(test in known for known in before.values())
-        if form and is_new and len(pairs) < _MOST_PAIRS and _leaf(test) not in added:
-            pairs[test] = form
-    return pairs
+        if form is not None and not any(test in known for known in before.values()):
+            yield test, form
 
 
 def _regrouped(new: Iterable[str], gone: Iterable[str]) -> Iterator[tuple[str, str]]:

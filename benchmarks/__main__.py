@@ -15,11 +15,12 @@ from benchmarks.ground import Ground
 from benchmarks.mined import mining
 from benchmarks.rows import Row, table
 from benchmarks.scanned import content_scan
+from benchmarks.tried import trial
 
 README = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
 # Figures that don't depend on a dataset's size.
-_ONCE = {"selfcheck": selfcheck, "scan": content_scan, "mining": mining}
+_ONCE = {"selfcheck": selfcheck, "scan": content_scan, "mining": mining, "trial": trial}
 # What reads every file takes long where there are many, and then agrees after fewer repeats.
 _READING, _MOST_READING = frozenset({"digest", "cold", "checks", "release"}), 3
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from kbench_build.rules.forge_lines import Problem
 from kbench_build.rules.merges import Pull
-from kbench_build.rules.pull_records import Problem, read_records
+from kbench_build.rules.pull_records import read_records
 
 API: dict[str, Any] = {
     "number": 12,

@@ -90,6 +90,19 @@ def read_text(path: Path, most: int) -> str:
     return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
 
 
+def unlinked(path: Path) -> bytes | None:
+    """What lies at a place of our own; None for a link, and for what can't be read."""
+    try:
+        return None if path.is_symlink() else path.read_bytes()
+    except OSError:
+        return None
+
+
+def unlinked_text(path: Path) -> str:
+    """The same as text, empty where there is none."""
+    return (unlinked(path) or b"").decode("utf-8", "replace")
+
+
 def read_files(
     folder: Path, entries: tuple[FolderEntry, ...], limit: Callable[[str], int | None]
 ) -> tuple[Mapping[str, bytes], Mapping[str, str]]:

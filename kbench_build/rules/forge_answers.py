@@ -6,8 +6,9 @@ of pull requests and issues look at. Leaves asking to the rim.
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
+
+from kbench_build.rules.forge_lines import seconds
 
 _PULL = ("number", "title", "body", "created_at", "updated_at", "merged_at", "html_url")
 _PULL_MORE = ("merge_commit_sha", "commits")
@@ -69,13 +70,5 @@ def is_past(pulls: Iterable[Mapping[str, Any]], since: int | None) -> bool:
     """Whether all that comes after a page was merged before a time (seconds since 1970)."""
     if since is None:
         return False
-    times = [_seconds(pull.get("updated_at")) for pull in pulls]
+    times = [seconds(pull.get("updated_at")) for pull in pulls]
     return bool(times) and 0 < min(times) < since - _DAY
-
-
-def _seconds(value: Any) -> int:
-    try:
-        found = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        return 0
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())

@@ -7,12 +7,9 @@ same. Leaves fetching to the rim, and which issues a change closes to `issue_lin
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import orjson
-
+from kbench_build.rules.forge_lines import Problem, numbered, text_of
 from kbench_build.rules.issue_links import Issue
-from kbench_build.rules.pull_records import Problem
 
 _ADDRESS = re.compile(
     r"https?://[^/\s]+/([\w.-]+/[\w.-]+)/(?:-/)?(?:issues|pull)/\d+\b.*", re.ASCII
@@ -66,29 +63,19 @@ def _key(issue: Issue) -> Issue:
 
 def _record(line: bytes) -> IssueText | str:
     """The issue in a line, or why there is none."""
-    try:
-        value = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        return f"is no JSON: {error.msg}"
-    if not isinstance(value, dict):
-        return "is no JSON object"
-    number = value.get("number")
-    if type(number) is not int or not 0 < number < 1 << 31:
-        return "number: must be a whole number from 1 up"
-    url = _text(value, "html_url") or _text(value, "url")
+    found = numbered(line)
+    if isinstance(found, str):
+        return found
+    number, value = found
+    url = text_of(value.get("html_url")) or text_of(value.get("url"))
     address = _ADDRESS.fullmatch(url)
-    repository = _text(value, "repository") or (address[1] if address else "")
+    repository = text_of(value.get("repository")) or (address[1] if address else "")
     if repository.count("/") != 1:
         return "url: names no repository"
     return IssueText(
         issue=Issue(repository=repository, number=number),
-        title=_text(value, "title"),
-        body=_text(value, "body"),
+        title=text_of(value.get("title")),
+        body=text_of(value.get("body")),
         url=url,
         is_change=value.get("pull_request") not in (None, False),
     )
-
-
-def _text(value: Mapping[str, Any], key: str) -> str:
-    found = value.get(key)
-    return found if isinstance(found, str) else ""

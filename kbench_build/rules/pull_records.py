@@ -6,20 +6,10 @@ same; fields that are missing are empty. Leaves fetching to the rim.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
+from kbench_build.rules.forge_lines import Problem, numbered, seconds, text_of
 from kbench_build.rules.merges import Pull
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """A line (from 1) that isn't a pull request, and why."""
-
-    line: int
-    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +44,11 @@ def read_records(lines: Iterable[bytes]) -> Records:
 
 def _record(line: bytes) -> Pull | str | None:
     """The pull request in a line; why there is none; None where it wasn't merged."""
-    try:
-        value = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        return f"is no JSON: {error.msg}"
-    if not isinstance(value, dict):
-        return "is no JSON object"
-    number = value.get("number")
-    if type(number) is not int or not 0 < number < 1 << 31:
-        return "number: must be a whole number from 1 up"
-    merged = _time(_first(value, "merged_at", "mergedAt"))
+    found = numbered(line)
+    if isinstance(found, str):
+        return found
+    number, value = found
+    merged = seconds(_first(value, "merged_at", "mergedAt"))
     return _pull(value, number, merged) if merged else None
 
 
@@ -73,24 +58,20 @@ def _pull(value: Mapping[str, Any], number: int, merged: int) -> Pull:
     commits = value.get("commits")
     return Pull(
         number=number,
-        title=_text(value.get("title")),
-        body=_text(value.get("body")),
-        author=_text(author.get("login") if isinstance(author, Mapping) else author),
+        title=text_of(value.get("title")),
+        body=text_of(value.get("body")),
+        author=text_of(author.get("login") if isinstance(author, Mapping) else author),
         labels=tuple(_labels(value.get("labels"))),
-        created=_time(_first(value, "created_at", "createdAt")),
+        created=seconds(_first(value, "created_at", "createdAt")),
         merged=merged,
-        url=_text(_first(value, "html_url", "url")),
-        merge_commit=_text(commit.get("oid") if isinstance(commit, Mapping) else commit),
+        url=text_of(_first(value, "html_url", "url")),
+        merge_commit=text_of(commit.get("oid") if isinstance(commit, Mapping) else commit),
         commits=len(commits) if isinstance(commits, list) else _count(commits),
     )
 
 
 def _first(value: Mapping[str, Any], *keys: str) -> Any:
     return next((value[key] for key in keys if value.get(key) is not None), None)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _count(value: Any) -> int:
@@ -102,13 +83,3 @@ def _labels(value: Any) -> Iterable[str]:
         name = label.get("name") if isinstance(label, Mapping) else label
         if isinstance(name, str):
             yield name
-
-
-def _time(value: Any) -> int:
-    """Seconds since 1970 of an ISO 8601 time, 0 where there is none."""
-    try:
-        found = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        return 0
-    aware = found if found.tzinfo else found.replace(tzinfo=UTC)
-    return max(0, int(aware.timestamp()))

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from kbench_build import runtime
 from kbench_build.errors import KbenchError
 from kbench_build.model import Base, Finding
 from kbench_build.rim.dataset import TASKS
@@ -25,7 +24,9 @@ from kbench_build.rim.licences import LARGEST, recognised
 from kbench_build.rim.mine_environments import Environment, read_copies
 from kbench_build.rim.mine_pieces import Pieces
 from kbench_build.rim.process import ProcessError
+from kbench_build.rim.shipped_files import shipped_file
 from kbench_build.rim.store import write_whole
+from kbench_build.rim.task_files import unlinked, unlinked_text
 from kbench_build.rim.upstream import objects_of
 from kbench_build.rules import clone_base, statements
 from kbench_build.rules.emit import (
@@ -177,7 +178,7 @@ class _Work:
         self.licences: dict[tuple[tuple[str, str], ...], Licence] = {}
         # The newest change comes first, and its base reaches those of all others.
         self.needs: list[Needs] = []
-        self.shipped = {place: _runtime(name) for place, name in SHIPPED.items()}
+        self.shipped = {place: shipped_file(name) for place, name in SHIPPED.items()}
 
     def emitted(self, each: Change) -> Emitted:
         """What becomes of one change."""
@@ -254,7 +255,7 @@ class _Work:
         """The variables that a build in the image doesn't have anyhow."""
         if self.recipes is None:
             self.recipes = {
-                base_image(self.options.namespace, base): _text(self.root / base.dockerfile)
+                base_image(self.options.namespace, base): unlinked_text(self.root / base.dockerfile)
                 for base in self.options.bases
             }
         recipe = self.recipes.get(self._image(found.image), "")
@@ -385,7 +386,7 @@ def _compared(root: Path, found: Emitted) -> Emitted:
         reason = f"{TASKS}/{found.task} is there already and is no folder"
         return Emitted(change=found.change, task=found.task, state="left-out", reason=reason)
     there = {p.relative_to(place).as_posix() for p in place.rglob("*") if not p.is_dir()}
-    differs = tuple(sorted(f for f, data in found.files.items() if _bytes(place / f) != data))
+    differs = tuple(sorted(f for f, data in found.files.items() if unlinked(place / f) != data))
     return Emitted(
         change=found.change,
         task=found.task,
@@ -425,27 +426,12 @@ def _write_task(place: Path, task: Emitted) -> None:
             shutil.rmtree(scratch)
 
 
-def _runtime(name: str) -> bytes:
-    return (Path(runtime.__file__).parent / name).read_bytes()
-
-
 def _record(path: Path) -> Any | None:
     """The JSON value of a record; None where there is none that can be read."""
-    data = _bytes(path)
+    data = unlinked(path)
     if data is None or len(data) > _MOST_RECORD:
         return None
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        return None
-
-
-def _text(path: Path) -> str:
-    return (_bytes(path) or b"").decode("utf-8", "replace")
-
-
-def _bytes(path: Path) -> bytes | None:
-    try:
-        return None if path.is_symlink() else path.read_bytes()
-    except OSError:
         return None

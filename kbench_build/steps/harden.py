@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbench_build import runtime
 from kbench_build.errors import KbenchError
 from kbench_build.model import DATASET, Base, Finding, Upstream
 from kbench_build.rim.dataset import TASKS, Dataset
+from kbench_build.rim.shipped_files import shipped_file
 from kbench_build.rim.store import write_whole
 from kbench_build.rim.task_files import list_folder, read_files, read_text
 from kbench_build.rules.content import FIX, TASK, TEST_PATCH, VERIFY, limit
@@ -90,8 +90,7 @@ def _agreeing(task: str, planned: Plan, twins: Mapping[str, str]) -> Plan:
 
 
 def _shipped() -> Mapping[str, bytes]:
-    folder = Path(runtime.__file__).parent
-    return {place: (folder / name).read_bytes() for place, name in SHIPPED.items()}
+    return {place: shipped_file(name) for place, name in SHIPPED.items()}
 
 
 def _recipes(root: Path, bases: Iterable[Base], namespace: str) -> Mapping[str, str]:

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbench_build import runtime
 from kbench_build.errors import KbenchError
 from kbench_build.rim.dataset import BASES
 from kbench_build.rim.git import ObjectStore, last_line
 from kbench_build.rim.process import ProcessError
+from kbench_build.rim.shipped_files import shipped_file
 from kbench_build.rim.store import STATE, write_whole
+from kbench_build.rim.task_files import unlinked, unlinked_text
 from kbench_build.rim.upstream import objects_of
 from kbench_build.rules.clone_base import (
     BUNDLE,
@@ -59,16 +60,18 @@ def hold_upstream(
     """The base for tasks whose newest commit is `commit`; `image` has git. Writes nothing."""
     repo = repo_name(repository)
     address = home_of(origin) or origin or str(clone.absolute())
-    pinned = pinned_commit(_text(root / BASES / repo / "inputs.toml"), repo)
+    pinned = pinned_commit(unlinked_text(root / BASES / repo / "inputs.toml"), repo)
 
     def files(of: str) -> dict[str, bytes]:
-        made = base_files(repository, image=image, address=address, commit=of, script=_script())
+        made = base_files(
+            repository, image=image, address=address, commit=of, script=shipped_file(SCRIPT)
+        )
         return {f"{BASES}/{repo}/{name}": data for name, data in made.items()}
 
     if pinned and _reaches(clone, pinned, commit):
         commit = pinned
     wanted, earlier = files(commit), files(pinned) if pinned else {}
-    held = {place: _bytes(root / place) for place in wanted}
+    held = {place: unlinked(root / place) for place in wanted}
     # What we wrote for an older commit moves on.
     strange = [p for p, data in wanted.items() if held[p] not in (None, data, earlier.get(p))]
     wanted[f"{BASES}/manifest"] = with_line(manifest, repo).encode()
@@ -77,7 +80,7 @@ def hold_upstream(
         repo=repo,
         commit=commit,
         files=wanted,
-        new=tuple(place for place, data in wanted.items() if _bytes(root / place) != data),
+        new=tuple(place for place, data in wanted.items() if unlinked(root / place) != data),
         differs=tuple(strange),
         notes=() if web else (f"{BASES}/{repo}: others can't fetch the upstream from {address}",),
     )
@@ -125,18 +128,3 @@ def _opened(clone: Path, commit: str) -> Iterator[ObjectStore]:
         store = ObjectStore(Path(scratch) / "store", algorithm)
         store.borrow(objects_of(clone))
         yield store
-
-
-def _script() -> bytes:
-    return (Path(runtime.__file__).parent / SCRIPT).read_bytes()
-
-
-def _text(path: Path) -> str:
-    return (_bytes(path) or b"").decode("utf-8", "replace")
-
-
-def _bytes(path: Path) -> bytes | None:
-    try:
-        return None if path.is_symlink() else path.read_bytes()
-    except OSError:
-        return None

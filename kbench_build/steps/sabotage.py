@@ -7,10 +7,10 @@ running it to the checks of its text. Solution and verifier share a container, a
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 
 from kbench_build.model import Report, Suppression
+from kbench_build.rim.shipped_files import shipped_file
 from kbench_build.rim.task_files import list_folder, read_files
 from kbench_build.rules.content import EXPECTED, FIX, TEST, TEST_PATCH, VERIFY, limit
 from kbench_build.rules.findings import suppress
@@ -72,7 +72,7 @@ def sabotage(
 
 
 def _try(one: Sabotage, grade: Grade) -> Attempt:
-    script = (resources.files("kbench_build.runtime") / "sabotage.sh").read_bytes()
+    script = shipped_file("sabotage.sh")
     found = grade({**one.files, "solve.sh": script})
     return attempt(one, found.verdict, done=found.applied, seconds=found.seconds)
 

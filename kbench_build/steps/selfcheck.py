@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from kbench_build.errors import KbenchError
 from kbench_build.model import Changes, Engine, Job, JobResult, Report, Suppression, Upload
 from kbench_build.rim.dataset import read_task_toml
 from kbench_build.rim.engines import tars
+from kbench_build.rim.shipped_files import shipped_file
 from kbench_build.rim.store import STATE, write_whole
 from kbench_build.rules import variation
 from kbench_build.rules.findings import suppress, to_json
@@ -398,7 +398,7 @@ def _log_folders() -> Upload:
 def _shipped(place: str) -> Upload:
     """A script of ours at its place in a container."""
     folder, _, name = place.rpartition("/")
-    content = (resources.files("kbench_build.runtime") / name).read_bytes()
+    content = shipped_file(name)
     return Upload(into=folder, archive=tars.pack({name: content}))
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbench_build import runtime
 from kbench_build.errors import KbenchError
 from kbench_build.model import Finding, Upstream
 from kbench_build.rim.dataset import TASKS, read_task_toml
 from kbench_build.rim.git import ObjectStore
 from kbench_build.rim.process import ProcessError
+from kbench_build.rim.shipped_files import shipped_file
 from kbench_build.rim.store import STATE, write_whole
 from kbench_build.rim.upstream import Want, holders, objects_of
 from kbench_build.rules import verifier_data
@@ -149,7 +149,7 @@ def _task(root: Path, task: str, at_hand: AtHand, check: bool) -> Synced:
     folder = root / TASKS / task
     if not (folder / "tests" / "verify.json").is_file():
         return Synced(task=task, changed=(), findings=(), note="own verifier, left alone")
-    wanted = {place: _shipped(name) for place, name in SHIPPED.items()}
+    wanted = {place: shipped_file(name) for place, name in SHIPPED.items()}
     held = _read_json(folder / "tests" / "verify.json")
     present = (folder / "tests" / "quarantine.json").is_file()
     data = verifier_data.with_quarantine(held, present)
@@ -205,10 +205,6 @@ def fill(
     )
     written = verifier_data.written(verifier_data.filled_in(data, paths, files))
     return Filled(written=written, findings=found)
-
-
-def _shipped(name: str) -> bytes:
-    return (Path(runtime.__file__).parent / name).read_bytes()
 
 
 def _differs(path: Path, wanted: bytes) -> bool:

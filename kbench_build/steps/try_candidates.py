@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,6 +28,7 @@ from kbench_build.rim.history import History
 from kbench_build.rim.mine_environments import TOOLS, Environment, read_copies
 from kbench_build.rim.mined import TRIAL, MinedChange, read_candidates
 from kbench_build.rim.process import ProcessError
+from kbench_build.rim.shipped_files import shipped_file
 from kbench_build.rim.store import write_whole
 from kbench_build.rim.trial_archives import changes_of, checkout_of
 from kbench_build.rules import verifier_data
@@ -223,7 +223,7 @@ def _probe(
 
 
 def _kit(files: Mapping[str, bytes]) -> Upload:
-    script = resources.files("kbench_build.runtime").joinpath(_PUT).read_bytes()
+    script = shipped_file(_PUT)
     return Upload(into=_KIT, archive=tars.pack({_PUT: script, **files}))
 
 
@@ -277,7 +277,7 @@ class _Trier:
         self._copies = copies
         # The store behind the history has one index for all.
         self._git = threading.Lock()
-        self._shipped = {place: _runtime(name) for place, name in _TESTS.items()}
+        self._shipped = {place: shipped_file(name) for place, name in _TESTS.items()}
 
     def __call__(self, change: MinedChange, environment: Environment | None) -> Tried:
         if self.stopped.is_set():
@@ -319,7 +319,7 @@ class _Trier:
             "environment": {k: v for k, v in where.items() if k not in _NOT_DECIDING},
             "image": self._images.get(environment.name) if environment else None,
             "runs": self._runs,
-            "kit": {**kit, _PUT: digest.of_bytes(_runtime(_PUT))},
+            "kit": {**kit, _PUT: digest.of_bytes(shipped_file(_PUT))},
             "copies": {name: digest.of_bytes(content) for name, content in copies.items()},
         }
         return digest.of_json(value)
@@ -586,7 +586,3 @@ def _write(folder: Path, trial: Trial, log: str) -> None:
     else:
         (folder / LOG).unlink(missing_ok=True)
     write_whole(folder / TRIAL, value.encode("ascii") + b"\n")
-
-
-def _runtime(name: str) -> bytes:
-    return resources.files("kbench_build.runtime").joinpath(name).read_bytes()

@@ -115,13 +115,11 @@ def try_candidates(
         trier = _Trier(
             history, engine, images=images, copies=copies, runs=wish.runs, scratch=Path(scratch)
         )
-        work = [(change, served.get(change.id)) for change in chosen]
-        due = [
-            (change, pinned_to)
-            for change, pinned_to in work
-            if trier.kept(change, pinned_to) is None
-        ]
-        _probe(engine, images, [e for _, e in due if e])
+        work = []
+        for change in chosen:
+            environment = served.get(change.id)
+            work.append((change, environment, trier.kept(change, environment)))
+        _probe(engine, images, [e for _, e, kept in work if e and kept is None])
         began(len(chosen))
         return _all(trier, work, wish.jobs, done)
 
@@ -227,7 +225,8 @@ def _kit(files: Mapping[str, bytes]) -> Upload:
     return Upload(into=_KIT, archive=tars.pack({_PUT: script, **files}))
 
 
-_Work = Sequence[tuple[MinedChange, Environment | None]]
+# Each with what an earlier run found, where that stands.
+_Work = Sequence[tuple[MinedChange, Environment | None, Trial | None]]
 
 
 def _all(
@@ -235,7 +234,7 @@ def _all(
 ) -> tuple[Tried, ...]:
     found: dict[str, Tried] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(trier, change, environment) for change, environment in work}
+        waiting = {pool.submit(trier, *each) for each in work}
         try:
             while waiting:
                 ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -246,7 +245,7 @@ def _all(
         except BaseException:
             _stop(trier, waiting)
             raise
-    return tuple(found[change.id] for change, _ in work)
+    return tuple(found[change.id] for change, *_ in work)
 
 
 def _stop(trier: "_Trier", waiting: "Collection[Future[Tried]]") -> None:
@@ -279,10 +278,11 @@ class _Trier:
         self._git = threading.Lock()
         self._shipped = {place: shipped_file(name) for place, name in _TESTS.items()}
 
-    def __call__(self, change: MinedChange, environment: Environment | None) -> Tried:
+    def __call__(
+        self, change: MinedChange, environment: Environment | None, kept: Trial | None
+    ) -> Tried:
         if self.stopped.is_set():
             raise _StoppedError
-        kept = self.kept(change, environment)
         if kept:
             return Tried(id=change.id, trial=kept, kept=True)
         began = time.monotonic()

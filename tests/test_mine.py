@@ -13,6 +13,7 @@ import pytest
 from kbench_build.errors import KbenchError
 from kbench_build.rim.history import History
 from kbench_build.rim.mine_config import load_mine_config
+from kbench_build.rim.mined import CANDIDATES
 from kbench_build.rim.presets import read_preset
 from kbench_build.rim.store import dataset_lock
 from kbench_build.rules.clone_origin import repository_of
@@ -94,7 +95,7 @@ def test_what_is_written_makes_the_merged_tree_of_the_base(
     change(upstream, "Keep it, fixes #9 (#1)", SOURCE, TEST, "build.gradle.kts")
     folder = tmp_path / "mined"
     step.write(mined(upstream), folder)
-    (line,) = (folder / step.CANDIDATES).read_text(encoding="utf-8").splitlines()
+    (line,) = (folder / CANDIDATES).read_text(encoding="utf-8").splitlines()
     about = json.loads(line)
     assert about["issues"] == [{"repository": "acme/text", "number": 9}]
     assert about["lines"] == {"source": 2, "test": 2, "build": 2, "other": 1}
@@ -241,7 +242,7 @@ def test_the_forges_data_is_joined_and_its_broken_lines_are_named(
     pulls.write_text(f"{json.dumps(record)}\n{{\n", encoding="utf-8")
     done = kbench(str(upstream.root), "--pulls", str(pulls), cwd=tmp_path)
     assert "pulls.jsonl: line 2: is no JSON" in done.stderr
-    written = (tmp_path / "mined" / "acme_text" / step.CANDIDATES).read_text(encoding="utf-8")
+    written = (tmp_path / "mined" / "acme_text" / CANDIDATES).read_text(encoding="utf-8")
     assert json.loads(written)["title"] == "Keep it"
 
 

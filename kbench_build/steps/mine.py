@@ -19,6 +19,7 @@ from kbench_build.errors import KbenchError
 from kbench_build.model import Commit
 from kbench_build.rim.history import History, MissingObjectsError
 from kbench_build.rim.mine_config import MineConfig
+from kbench_build.rim.mined import CANDIDATES
 from kbench_build.rim.store import write_whole
 from kbench_build.rules.merges import Candidate, Pull, Refused, merged_changes
 from kbench_build.rules.mine_filters import Filters, change_id, refused, without_repeats
@@ -28,7 +29,7 @@ from kbench_build.rules.pull_records import Records, read_records
 from kbench_build.rules.records import to_json
 
 MINED = "mined"
-CANDIDATES, REFUSED = "candidates.jsonl", "refused.jsonl"
+REFUSED = "refused.jsonl"
 _PARTS = {"fix.patch": ("source", "build"), "test.patch": ("test",), "rest.patch": ("other",)}
 
 

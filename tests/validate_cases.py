@@ -667,6 +667,23 @@ DEFECTS: list[tuple[str, str, Break, str, str]] = [
         "n2p_tests[0]",
     ),
     (
+        "expected/changing-id",
+        "own",
+        expect(lambda v: v["p2p_tests"].append("A.calls Foo$$Lambda$12/0x00007f12")),
+        "tests/expected_tests.json",
+        "p2p_tests[1]",
+    ),
+    (  # As JSON may write it too.
+        "expected/changing-id",
+        "own",
+        both(
+            expect(lambda v: v["s2p_tests"].append("A.reads Foo@1b2c3d4e")),
+            edit("tests/expected_tests.json", "@", "\\u0040"),
+        ),
+        "tests/expected_tests.json",
+        "s2p_tests[0]",
+    ),
+    (
         "expected/dropped",
         "own",
         both(

@@ -1,6 +1,6 @@
 """`tests/expected_tests.json` as lists and sets of test ids."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -51,6 +51,16 @@ def expected_of(value: Mapping[str, Any]) -> Expected:
             for name, result in results.items()
         },
     )
+
+
+def without(tests: frozenset[str], groups: Iterable[frozenset[str]]) -> frozenset[str]:
+    """The tests that stand in none of the groups; none is copied where there is nothing to take."""
+    for group in groups:
+        if group is tests:
+            return frozenset()
+        if not tests.isdisjoint(group):
+            tests = tests - group
+    return tests
 
 
 class _Sets:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Set
 
 from kbench_build.rules.content import EXPECTED, Content
-from kbench_build.rules.expected_tests import STATUSES
+from kbench_build.rules.expected_tests import STATUSES, without
 from kbench_build.rules.findings import Check, Spot
 from kbench_build.rules.once import once
 from kbench_build.rules.renames import renamed, repeated
@@ -64,9 +64,9 @@ def _still_fails(task: Content) -> Iterator[Spot]:
     found = task.expected
     if found is None or "test_patch_result" not in found.results:
         return
-    listed = frozenset().union(*found.sets.values())
+    failing = without(found.before["test_patch_result"]["failed_tests"], found.sets.values())
     for index, test in enumerate(found.results["test_patch_result"]["failed_tests"]):
-        if test not in listed:
+        if test in failing:
             where = f"test_patch_result.failed_tests[{index}]"
             yield Spot(file=EXPECTED, where=where, message=f"is in no list: {test!r}")
 
@@ -91,9 +91,7 @@ def _found_free(task: Content) -> Iterator[tuple[Spot, bool]]:
         return
     patched = found.before.get("test_patch_result", {})
     failing = [patched[s] for s in STATUSES if s != "passed_tests" and s in patched]
-    free = found.before["run_result"]["passed_tests"]
-    for known in (*found.sets.values(), *failing):
-        free = free - known
+    free = without(found.before["run_result"]["passed_tests"], (*found.sets.values(), *failing))
     free = free - set(renamed(found).values()) if free else free
     taken_away = _taken_away(task) if free else frozenset()
     for index, test in enumerate(found.results["run_result"]["passed_tests"] if free else ()):

@@ -14,7 +14,7 @@ SHORTEST_ID, WHOLE_ID = 7, 64
 # A number below this may count anything: steps, examples.
 _SMALL = 10
 _SPAN = re.compile(r"`([^`\n]+)`")
-LINK = re.compile(
+_LINK = re.compile(
     r"(?<![\w.-])(?P<owner>[\w.-]{1,100})/(?P<name>[\w.-]{1,100})/(?:-/)?"
     r"(?P<kind>pulls?|pull-requests|merge_requests|issues)/(?P<number>\d+)"
 )
@@ -37,12 +37,18 @@ class Number(NamedTuple):
     end: int
 
 
+def links(text: str) -> Iterator[re.Match[str]]:
+    """The links to changes and issues of any repository."""
+    # Most lines hold none, and are told so at once.
+    return _LINK.finditer(text) if "/" in text else iter(())
+
+
 def change_links(text: str, origin: Origin) -> Iterator[re.Match[str]]:
     """The links to the change that fixes the task."""
-    return (match for match in LINK.finditer(text) if _is_change(match, origin))
+    return (match for match in links(text) if is_change(match, origin))
 
 
-def _is_change(match: re.Match[str], origin: Origin) -> bool:
+def is_change(match: re.Match[str], origin: Origin) -> bool:
     """Whether a link leads to the change. A forge shows a change under its issues' address too."""
     is_issue = match["kind"] == "issues" and match["number"] in origin.issues
     return (

@@ -179,7 +179,7 @@ def _unused_in_build(task: Content, name: str) -> str:
 
 
 def _has_other_builders(task: Content) -> bool:
-    return any("compose" in name for name in task.below("environment"))
+    return any("compose" in path for path in task.files if path.startswith("environment/"))
 
 
 def _unnamed(task: Content, name: str, reader: str, known: set[str] | frozenset[str]) -> str:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
-from kbench_build.rules.expected_tests import Expected
+from kbench_build.rules.expected_tests import Expected, without
 
 # What runners put between the containers of a test and its own name.
 _SEPARATORS = (" -- ", " > ", " \u203a ")
@@ -24,15 +24,11 @@ def renamed(found: Expected) -> Mapping[str, str]:
     before = found.before.get("run_result")
     if before is None:
         return {}
-    # One set after the other: most are small, and a union of them would be large.
-    new = found.sets["f2p_tests"] | found.sets["n2p_tests"]
-    for known in before.values():
-        new = new - known
+    new = without(found.sets["f2p_tests"] | found.sets["n2p_tests"], before.values())
     if not new:
         return {}
-    gone = before["passed_tests"]
-    for known in (*found.sets.values(), *found.before.get("test_patch_result", {}).values()):
-        gone = gone - known
+    patched = found.before.get("test_patch_result", {})
+    gone = without(before["passed_tests"], (*patched.values(), *found.sets.values()))
     return _moved(new, gone) | dict(_regrouped(new, gone)) if gone else {}
 
 
@@ -55,9 +51,10 @@ def _also_known(found: Expected, before: Mapping[str, frozenset[str]]) -> Iterat
     """New ids, each with that of its test in its class alone, which passed on the base."""
     new = (*found.lists["f2p_tests"], *found.lists["n2p_tests"])
     together = "\n".join(new)
+    passed = before["passed_tests"]
     # Most runners have no containers, so most of thousands of ids needn't be taken apart.
     for test in new if any(mark in together for mark in _SEPARATORS) else ():
-        form = next((f for f in _without_containers(test) if f in before["passed_tests"]), None)
+        form = next((f for f in _without_containers(test) if f in passed), None)
         if form is not None and not any(test in known for known in before.values()):
             yield test, form
 
@@ -90,9 +87,9 @@ def _without_containers(test: str) -> Iterator[str]:
         head, found, _ = plain.partition(separator)
         if found:
             leaf = plain.rpartition(separator)[2]
-            parts = head.split(".")[:_MOST_DOTS]
-            for end in range(len(parts) - 1, 0, -1):
-                yield f"{'.'.join(parts[:end])}.{leaf}"
+            end = len(".".join(head.split(".", _MOST_DOTS)[:_MOST_DOTS]))
+            while (end := head.rfind(".", 0, end)) >= 0:
+                yield f"{head[:end]}.{leaf}"
 
 
 def _moved(new: Iterable[str], gone: Iterable[str]) -> dict[str, str]:

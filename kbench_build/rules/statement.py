@@ -9,23 +9,24 @@ what they look like is let be. What can't be told from the patches alone is told
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from operator import itemgetter
 from typing import NamedTuple
 
 from kbench_build.rules.content import DOCKERFILE, FIX, INSTRUCTION, TASK, TEST_PATCH, Content
 from kbench_build.rules.findings import Check, Spot
 from kbench_build.rules.fix_references import (
     HEX,
-    LINK,
     SHORTEST_ID,
     WHOLE_ID,
     Number,
-    change_links,
+    is_change,
     is_one_of,
+    links,
     names_change,
     numbers,
 )
 from kbench_build.rules.names import SOURCE, is_telling
-from kbench_build.rules.origin import Origin
+from kbench_build.rules.once import once
 from kbench_build.rules.patch_checks import kind_of
 from kbench_build.rules.patches import FilePatch
 
@@ -78,6 +79,14 @@ class _Line(NamedTuple):
     code: bool
 
 
+class _Referring(NamedTuple):
+    """A line by its number: its links, and its numbers of the own repository's changes."""
+
+    line: int
+    links: tuple[re.Match[str], ...]
+    numbers: tuple[Number, ...]
+
+
 def _lines(task: Content) -> tuple[_Line, ...]:
     return _lines_of(task.data.get(INSTRUCTION, b"")[:_MOST_READ])
 
@@ -107,17 +116,28 @@ def _fix_links(task: Content) -> Iterator[Spot]:
     origin = task.origin
     if origin.change is None:
         return
-    for line in _lines(task):
-        for match in change_links(line.text, origin):
-            yield _spot(line.number, f"links to the change that fixes it: {match[0]!r}")
-        for found in _numbers(line, origin):
+    for refers in _referring(task):
+        for link in refers.links:
+            if is_change(link, origin):
+                yield _spot(refers.line, f"links to the change that fixes it: {link[0]!r}")
+        for found in refers.numbers:
             if names_change(found.number, origin):
-                yield _spot(line.number, f"names the change that fixes it: #{found.number}")
+                yield _spot(refers.line, f"names the change that fixes it: #{found.number}")
 
 
-def _numbers(line: _Line, origin: Origin) -> Iterator[Number]:
-    """What a line of prose says of the own repository's changes; code says nothing."""
-    return iter(()) if line.code else numbers(line.text, origin)
+@once
+def _referring(task: Content) -> tuple[_Referring, ...]:
+    """The lines that refer to a change or an issue."""
+    found = (
+        _Referring(
+            line=line.number,
+            links=tuple(links(line.text)),
+            # Code says nothing of changes.
+            numbers=() if line.code else tuple(numbers(line.text, task.origin)),
+        )
+        for line in _lines(task)
+    )
+    return tuple(refers for refers in found if refers.links or refers.numbers)
 
 
 def _fix_ids(task: Content) -> Iterator[Spot]:
@@ -254,6 +274,7 @@ def _said_lines(task: Content, lines: set[bytes], patch: bytes, whose: str) -> I
         yield _spot(said[text], message)
 
 
+@once
 def _said(task: Content) -> Mapping[bytes, int]:
     """What the instruction says in lines and in `code`, and the line where it does so first."""
     said: dict[bytes, int] = {}
@@ -275,17 +296,26 @@ def _end(text: str) -> int:
 def _unlisted(task: Content) -> Iterator[Spot]:
     origin = task.origin
     seen = {*origin.issues, origin.change}
-    for line in _lines(task):
-        links = (m for m in LINK.finditer(line.text) if m["kind"] == "issues")
-        own = (m["number"] for m in links if origin.is_repository(m["owner"], m["name"]))
+    for line, name in _issues_named(task):
+        if name not in seen:
+            seen.add(name)
+            where = f"#{name}" if name.isdecimal() else name
+            yield _spot(line, f"names the issue {where}, which {TASK} doesn't list")
+
+
+def _issues_named(task: Content) -> list[tuple[int, str]]:
+    """The issues that the instruction names: each one's line, and its number or key."""
+    origin, tracker = task.origin, task.origin.tracker
+    found: list[tuple[int, str]] = []
+    for line, there, numbers_there in _referring(task):
+        issues = (link for link in there if link["kind"] == "issues")
+        own = (m["number"] for m in issues if origin.is_repository(m["owner"], m["name"]))
         # A bare number may be any earlier change that the text speaks of.
-        said = (n.number for n in _numbers(line, origin) if _ISSUE_WORD.fullmatch(n.word))
-        keys = origin.tracker.findall(line.text) if origin.tracker else ()
-        for name in (*own, *said, *keys):
-            if name not in seen:
-                seen.add(name)
-                where = f"#{name}" if name.isdecimal() else name
-                yield _spot(line.number, f"names the issue {where}, which {TASK} doesn't list")
+        said = (n.number for n in numbers_there if _ISSUE_WORD.fullmatch(n.word))
+        found += [(line, number) for number in (*own, *said)]
+    if tracker:
+        found += [(line.number, key) for line in _lines(task) for key in tracker.findall(line.text)]
+    return sorted(found, key=itemgetter(0))
 
 
 def _several(task: Content) -> Iterator[Spot]:

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 _PATH = re.compile(r"(?:(?P<module>.+)/)?src/(?P<set>\w+)/(?:kotlin|java|groovy)/(?P<inside>.+)")
@@ -54,8 +55,12 @@ class TestCommand:
         return " ".join((self.tool, *self.tasks, *self.filters))
 
 
+@lru_cache(maxsize=8)
 def commands_in_script(script: bytes) -> tuple[TestCommand, ...] | None:
-    """The builds that a shell script calls; None where one can't be read for certain."""
+    """The builds that a shell script calls; None where one can't be read for certain.
+
+    Remembered, since many tasks have the same script.
+    """
     text = script.decode("utf-8", "replace").replace("\\\n", " ")
     text = _ASIDE.sub(" ", text)
     calls = []

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kbench_build import runtime
 from kbench_build.errors import KbenchError
-from kbench_build.model import Engine, Job, Upload
+from kbench_build.model.jobs import Engine, Job, Upload
 from kbench_build.rim.config import load_config
 from kbench_build.rim.dataset import read_task_toml
 from kbench_build.rim.engines import connect, tars

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbench_build.model import Job, JobResult, Upload
+from kbench_build.model.jobs import Job, JobResult, Upload
 from kbench_build.rim.engines import BuildSpec, tars
 from kbench_build.rim.engines.docker import DockerEngine
 

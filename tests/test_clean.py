@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kbench_build.model import Layer, StoredImage
+from kbench_build.model.layers import Layer, StoredImage
 from kbench_build.rim.engines.docker import LABEL_OWNER, DockerEngine
 from kbench_build.rim.store import dataset_lock
 from kbench_build.rules.clean import SETTLED_SEC, Choice, Owner, Wish, choose, parse_size

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from kbench_build.model import KeptLayer
+from kbench_build.model.layers import KeptLayer
 from kbench_build.rim.layer_scan import LayerContents
 from kbench_build.rim.layers import SCAN_VERSION, LayerStore
 from kbench_build.rules.clean import SETTLED_SEC, Wish

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kbench_build.errors import EngineError, KbenchError
-from kbench_build.model import Job, Upload
+from kbench_build.model.jobs import Job, Upload
 from kbench_build.rim.engines import connect, docker_changes, tars
 from kbench_build.rim.engines import docker as docker_engine
 from kbench_build.rim.engines.address import engine_address, no_answer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kbench_build.errors import KbenchError
-from kbench_build.model import Job, JobResult
+from kbench_build.model.jobs import Job, JobResult
 from kbench_build.rim.engines import tars
 
 FILE = Path(__file__).parent.parent / "scripts" / "expected_tests.py"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kbench_build.errors import KbenchError
-from kbench_build.model import Commit
+from kbench_build.model.repository import Commit
 from kbench_build.rim.github import GitHub, Patience, server_and_token
 from kbench_build.rules.issue_links import Issue
 from kbench_build.rules.merges import Pull

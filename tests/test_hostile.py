@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from kbench_build import toml
 from kbench_build.errors import KbenchError
-from kbench_build.model import JobResult, Upload
+from kbench_build.model.jobs import JobResult, Upload
 from kbench_build.rim.engines import tars
 from kbench_build.rules.base_inputs import parse_inputs
 from kbench_build.rules.build_context import buildkit_lines, ignores, label_stages, sources

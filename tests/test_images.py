@@ -9,7 +9,8 @@ import docker.errors
 import pytest
 
 from kbench_build import digest
-from kbench_build.model import Base, Finding, Job, Report
+from kbench_build.model import Base, Finding, Report
+from kbench_build.model.jobs import Job
 from kbench_build.rim.tree import scan_tree
 from kbench_build.rules.build_context import sources
 from kbench_build.rules.dockerfile import images, parse_dockerfile

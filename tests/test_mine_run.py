@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kbench_build.errors import KbenchError
-from kbench_build.model import Job, JobResult
+from kbench_build.model.jobs import Job, JobResult
 from kbench_build.rim.engines import HeldImage, tars
 from kbench_build.rim.mine_config import load_mine_config
 from kbench_build.rules.trials import Trial

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbench_build.model import Changes, JobResult
+from kbench_build.model.jobs import Changes, JobResult
 from kbench_build.rules.grading import conclude, instability, kinds_of
 from kbench_build.rules.limits import limits
 from kbench_build.rules.outcomes import Verdict, solution_verdict, verdict

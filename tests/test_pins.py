@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kbench_build.errors import KbenchError
-from kbench_build.model import Commit
+from kbench_build.model.repository import Commit
 from kbench_build.rim.history import History
 from kbench_build.rules.pins import Pin, pin, pinned
 from tests.upstream_kit import Upstream, new_upstream

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kbench_build.errors import KbenchError
-from kbench_build.model import Job, JobResult, Report
+from kbench_build.model import Report
+from kbench_build.model.jobs import Job, JobResult
 from kbench_build.rules.statuses import restore
 from kbench_build.rules.step_inputs import selfcheck_inputs
 from kbench_build.steps.selfcheck import covers, selfcheck

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kbench_build.model import Job, JobResult, Report, Suppression
+from kbench_build.model import Report, Suppression
+from kbench_build.model.jobs import Job, JobResult
 from kbench_build.rim.engines import tars
 from kbench_build.rim.store import Store
 from kbench_build.rules.outcomes import Verdict

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kbench_build.model import JobResult
+from kbench_build.model.jobs import JobResult
 from kbench_build.rules.last_words import last_words
 from kbench_build.rules.records import from_json, to_json
 from kbench_build.rules.trial_commands import (

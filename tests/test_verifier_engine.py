@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kbench_build.model import Job
+from kbench_build.model.jobs import Job
 from tests import engine_box, verifier_image
 from tests.test_verifier_sabotage import WHILE_RUNNING
 from tests.verifier_box import WORKDIR, make_box

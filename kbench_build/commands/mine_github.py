@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from kbench_build.model import Commit
+    from kbench_build.model.repository import Commit
     from kbench_build.rules.issue_records import Issues
     from kbench_build.rules.merges import Candidate, Pull
     from kbench_build.steps.ask_github import Asking

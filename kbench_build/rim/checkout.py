@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Literal, cast
 
 from kbench_build.errors import EngineError
-from kbench_build.model import CheckoutFile, GitName
+from kbench_build.model.repository import CheckoutFile, GitName
 from kbench_build.rim.matcher import Matcher
 
 _CHUNK = 1 << 20

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from kbench_build.model import GitTrace
+from kbench_build.model.layers import GitTrace
 
 MOST_IDS = 1_000_000
 _LOOSE = re.compile(rb"(.*)/objects/([0-9a-f]{2})/([0-9a-f]{38}|[0-9a-f]{62})", re.DOTALL)

@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from kbench_build.errors import KbenchError
-from kbench_build.model import ChangedFile, Commit
+from kbench_build.model.repository import ChangedFile, Commit
 from kbench_build.rim.git import ObjectStore, last_line, refs_of
 from kbench_build.rim.process import ProcessError, run
 from kbench_build.rim.upstream import objects_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import xxhash
 
-from kbench_build.model import GitTrace, LeftOut
+from kbench_build.model.layers import GitTrace, LeftOut
 from kbench_build.rim import streams, tar_members, zip_members
 from kbench_build.rim.git_traces import MOST_IDS, GitTraces, is_telling
 from kbench_build.rim.matcher import CHUNK, Matcher, Span

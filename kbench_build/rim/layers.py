@@ -23,7 +23,7 @@ from typing import IO, Any, Protocol, cast
 import zstandard
 
 from kbench_build.errors import EngineError, KbenchError
-from kbench_build.model import GitTrace, KeptLayer, LayerFound, LayerHit, LeftOut
+from kbench_build.model.layers import GitTrace, KeptLayer, LayerFound, LayerHit, LeftOut
 from kbench_build.rim import streams
 from kbench_build.rim.engines.tars import Reader
 from kbench_build.rim.layer_scan import LayerContents, scan_layer

@@ -20,7 +20,8 @@ from typing import Any
 
 from kbench_build import digest
 from kbench_build.errors import KbenchError
-from kbench_build.model import Applied, Upstream
+from kbench_build.model import Upstream
+from kbench_build.model.repository import Applied
 from kbench_build.rim.git import ObjectStore
 from kbench_build.rim.process import ProcessError
 from kbench_build.rim.store import STATE, write_whole

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kbench_build.model import StoredImage
+from kbench_build.model.layers import StoredImage
 from kbench_build.rules.images import (
     LABEL_DATASET,
     LABEL_KIND,

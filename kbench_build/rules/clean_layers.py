@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from kbench_build.model import KeptLayer
+from kbench_build.model.layers import KeptLayer
 from kbench_build.rules.clean import SETTLED_SEC, Wish
 
 

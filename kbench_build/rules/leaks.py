@@ -10,7 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from kbench_build.model import CheckoutFile, Finding, GitTrace, LayerFound, LeftOut
+from kbench_build.model import Finding
+from kbench_build.model.layers import GitTrace, LayerFound, LeftOut
+from kbench_build.model.repository import CheckoutFile
 from kbench_build.rules.fix_marks import Mark, Marks
 
 MEND = {

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kbench_build.model import Commit
+from kbench_build.model.repository import Commit
 from kbench_build.rules.issue_links import Issue, linked_issues
 from kbench_build.rules.own_ids import with_own_ids
 

@@ -10,7 +10,8 @@ from base64 import b85decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kbench_build.model import Applied, Finding
+from kbench_build.model import Finding
+from kbench_build.model.repository import Applied
 from kbench_build.rules.content import FIX, TEST, TEST_PATCH, Content
 from kbench_build.rules.findings import Check, Spot, run_checks
 from kbench_build.rules.patches import FilePatch

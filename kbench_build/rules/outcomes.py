@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbench_build.model import JobResult, Outcome
+from kbench_build.model import Outcome
+from kbench_build.model.jobs import JobResult
 
 REWARD_JSON = "reward.json"
 REWARD_TEXT = "reward.txt"

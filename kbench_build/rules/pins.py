@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from kbench_build.model import Commit
+from kbench_build.model.repository import Commit
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 

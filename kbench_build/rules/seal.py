@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from kbench_build import digest
-from kbench_build.model import CheckoutFile, Finding, GitName
+from kbench_build.model import Finding
+from kbench_build.model.repository import CheckoutFile, GitName
 from kbench_build.rules.fix_ids import FixIds, Forbidden
 from kbench_build.rules.git_index import Index, parse_index
 from kbench_build.rules.step_inputs import SEAL_VERSION

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from kbench_build.model import JobResult
+from kbench_build.model.jobs import JobResult
 from kbench_build.rules.last_words import last_words
 from kbench_build.rules.outcomes import REPORT, verdict
 from kbench_build.rules.trials import Judgement, StateRun

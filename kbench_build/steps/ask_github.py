@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from kbench_build.errors import KbenchError
-from kbench_build.model import Commit
+from kbench_build.model.repository import Commit
 from kbench_build.rim.answers import Answers, Kept
 from kbench_build.rim.github import UNCHANGED, ForgeError, GitHub
 from kbench_build.rim.store import write_whole

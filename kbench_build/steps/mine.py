@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from kbench_build.errors import KbenchError
-from kbench_build.model import Commit
+from kbench_build.model.repository import Commit
 from kbench_build.rim.history import History, MissingObjectsError
 from kbench_build.rim.mine_config import MineConfig
 from kbench_build.rim.mined import CANDIDATES

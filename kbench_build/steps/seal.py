@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kbench_build.errors import KbenchError
-from kbench_build.model import Finding, LayerFound, Report, Suppression
+from kbench_build.model import Finding, Report, Suppression
+from kbench_build.model.layers import LayerFound
 from kbench_build.rim.checkout import CheckoutContents, read_checkout
 from kbench_build.rim.dataset import TASKS, read_task_toml
 from kbench_build.rim.git import ObjectStore, git_version, ids_beyond

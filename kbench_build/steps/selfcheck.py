@@ -16,7 +16,8 @@ from typing import Any
 
 from kbench_build import digest
 from kbench_build.errors import KbenchError
-from kbench_build.model import Changes, Engine, Job, JobResult, Report, Suppression, Upload
+from kbench_build.model import Report, Suppression
+from kbench_build.model.jobs import Changes, Engine, Job, JobResult, Upload
 from kbench_build.rim.dataset import read_task_toml
 from kbench_build.rim.engines import tars
 from kbench_build.rim.shipped_files import shipped_file

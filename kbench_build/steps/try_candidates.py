@@ -21,7 +21,7 @@ from typing import Any
 
 from kbench_build import digest
 from kbench_build.errors import EngineError, KbenchError
-from kbench_build.model import Job, JobResult, Upload
+from kbench_build.model.jobs import Job, JobResult, Upload
 from kbench_build.rim.config import CONFIG, load_config
 from kbench_build.rim.engines import ContainerEngine, tars
 from kbench_build.rim.history import History

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from kbench_build.errors import KbenchError
-from kbench_build.model import Job, JobResult, StoredImage
+from kbench_build.model.jobs import Job, JobResult
+from kbench_build.model.layers import StoredImage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kbench_build.errors import EngineError
-from kbench_build.model import Changes, Job, JobResult, StoredImage
+from kbench_build.model.jobs import Changes, Job, JobResult
+from kbench_build.model.layers import StoredImage
 from kbench_build.rim.engines import About, BuildResult, BuildSpec, HeldImage
 from kbench_build.rim.engines.address import engine_address, list_images
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from kbench_build.model import Changes
+from kbench_build.model.jobs import Changes
 from kbench_build.rim.engines import tars
 from kbench_build.rim.engines.docker_api import DockerApi, below
 

@@ -13,7 +13,7 @@ from typing import Any
 import docker.errors
 
 from kbench_build.errors import EngineError
-from kbench_build.model import Layer, StoredImage
+from kbench_build.model.layers import Layer, StoredImage
 from kbench_build.rim.engines import About
 from kbench_build.rim.engines.docker_api import FAILURES, DockerApi, sentence
 

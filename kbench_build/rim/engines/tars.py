@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from kbench_build.errors import EngineError, KbenchError
-from kbench_build.model import Upload
+from kbench_build.model.jobs import Upload
 from kbench_build.rim.tree import scan_tree
 
 # The first moment that every archive format can hold.

@@ -5,6 +5,7 @@ that made it (devices, resolver, host names, machine id, the engine's marker) is
 modes, links and contents stay as they are.
 """
 
+import copy
 import os
 import sys
 import tarfile
@@ -21,14 +22,14 @@ def is_kept(path: str) -> bool:
 
 def normalised(member: tarfile.TarInfo, newest: int) -> tarfile.TarInfo:
     """Give the same member with plain paths, a clamped time and numeric owners only."""
-    return member.replace(
-        name=member.name.removeprefix("./"),
-        linkname=member.linkname.removeprefix("./") if member.islnk() else member.linkname,
-        mtime=min(int(member.mtime), newest),
-        uname="",
-        gname="",
-        deep=False,
-    )
+    # TarInfo.replace is newer than the Python of Debian 12.
+    plain = copy.copy(member)
+    plain.name = member.name.removeprefix("./")
+    if member.islnk():
+        plain.linkname = member.linkname.removeprefix("./")
+    plain.mtime = min(int(member.mtime), newest)
+    plain.uname = plain.gname = ""
+    return plain
 
 
 def main() -> None:

@@ -22,10 +22,11 @@ from typing import Any
 from kbench_build import digest
 from kbench_build.errors import EngineError, KbenchError
 from kbench_build.model.jobs import Job, JobResult, Upload
+from kbench_build.rim import trial_jobs
 from kbench_build.rim.config import CONFIG, load_config
-from kbench_build.rim.engines import ContainerEngine, tars
+from kbench_build.rim.engines import ContainerEngine
 from kbench_build.rim.history import History
-from kbench_build.rim.mine_environments import TOOLS, Environment, read_copies
+from kbench_build.rim.mine_environments import Environment, read_copies
 from kbench_build.rim.mined import TRIAL, MinedChange, read_candidates
 from kbench_build.rim.process import ProcessError
 from kbench_build.rim.shipped_files import shipped_file
@@ -47,14 +48,9 @@ from kbench_build.rules.verifier_data import Change
 
 LOG = "trial.log"
 _LOGS = "/logs/verifier"
-_KIT = "/kbench"
-_PUT = "put_checkout.sh"
 _TESTS = {place: name for place, name in SHIPPED.items() if place.startswith("tests/")}
 # A new number makes every candidate be tried again.
 _VERSION = 1
-# What the verifier may take beside the test command.
-_SLACK_SEC = 300.0
-_LOOK_SEC = 120.0
 # Which others an environment serves, and how tasks are made of it, decide no trial.
 _NOT_DECIDING = ("start", "end", "repository", "clone", "history")
 # More than this isn't sent to every container: an image that holds it costs less.
@@ -208,21 +204,9 @@ def _probe(
 ) -> None:
     """Make sure that the verifier finds its tools in every image that is needed."""
     for each in {e.name: e for e in environments}.values():
-        job = Job(
-            name=f"mine/{each.name}/look",
-            image=images[each.name],
-            command=("sh", f"{_KIT}/{_PUT}"),
-            timeout_sec=_LOOK_SEC,
-            uploads=(_kit({}),),
-        )
-        result = engine(job)
+        result = engine(trial_jobs.look_job(each, images[each.name]))
         if result.exit_code != 0:
             raise KbenchError(f"{_place(each)}: image {each.image}: {unusable(result)}")
-
-
-def _kit(files: Mapping[str, bytes]) -> Upload:
-    script = shipped_file(_PUT)
-    return Upload(into=_KIT, archive=tars.pack({_PUT: script, **files}))
 
 
 # Each with what an earlier run found, where that stands.
@@ -319,7 +303,7 @@ class _Trier:
             "environment": {k: v for k, v in where.items() if k not in _NOT_DECIDING},
             "image": self._images.get(environment.name) if environment else None,
             "runs": self._runs,
-            "kit": {**kit, _PUT: digest.of_bytes(shipped_file(_PUT))},
+            "kit": {**kit, trial_jobs.PUT: digest.of_bytes(shipped_file(trial_jobs.PUT))},
             "copies": {name: digest.of_bytes(content) for name, content in copies.items()},
         }
         return digest.of_json(value)
@@ -349,18 +333,16 @@ class _Trier:
         if isinstance(ready, Judgement):
             return ready
         told.command = tuple(ready.plan.verify["fix"]["command"])
+        image = self._images[environment.name]
         if not environment.prepare and ready.size * len(STATES) * self._runs <= _SENT_BYTES:
-            place = _Place(
-                image=self._images[environment.name],
-                command=_put(environment),
-                uploads=ready.put.pop()(("exec bash /tests/test.sh",)),
-            )
+            uploads = ready.put.pop()(("exec bash /tests/test.sh",))
+            place = trial_jobs.unprepared_place(environment, image, uploads)
             return self._rounds(ready, place, told)
-        prepared = self._run(_prepare_job(ready, self._images[environment.name]), told)
+        prepared = self._run(ready.prepare_job(image), told)
         if not prepared.image:
             return unprepared(prepared)
         try:
-            return self._rounds(ready, _Place(image=prepared.image), told)
+            return self._rounds(ready, trial_jobs.Place(image=prepared.image), told)
         finally:
             self.engine.discard(prepared.image)
 
@@ -398,13 +380,13 @@ class _Trier:
             plan=planned,
             name=f"mine/{change.id}",
             size=len(checkout),
-            put=[partial(_put_uploads, checkout, self._copies[environment.name])],
+            put=[partial(trial_jobs.uploads_of, checkout, self._copies[environment.name])],
             tests=self._shipped,
             patch=change.patch("test.patch"),
             fix=fix,
         )
 
-    def _rounds(self, ready: "_Ready", place: "_Place", told: "_Told") -> Judgement:
+    def _rounds(self, ready: "_Ready", place: trial_jobs.Place, told: "_Told") -> Judgement:
         """Run every state as often as asked for, but no more than it takes to refuse it."""
         files, ran_before = ready.plan.files, ready.plan.ran_before
         while True:
@@ -445,15 +427,6 @@ class _Told:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Place:
-    """Where the verifier runs: an image with the checkout, or one to put it into first."""
-
-    image: str
-    command: tuple[str, ...] = ("bash", "/tests/test.sh")
-    uploads: tuple[Upload, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Found:
     """What git says of a candidate."""
 
@@ -483,20 +456,21 @@ class _Ready:
     patch: bytes
     fix: bytes
 
-    def job(self, state: State, place: _Place) -> Job:
+    def prepare_job(self, image: str) -> Job:
+        """Makes the image that all states begin from."""
+        uploads = self.put.pop()(self.environment.prepare)
+        return trial_jobs.prepare_job(
+            self.environment, name=self.name, image=image, uploads=uploads
+        )
+
+    def job(self, state: State, place: trial_jobs.Place) -> Job:
         """The verifier's run in one state."""
-        tests = Upload(into="/", archive=tars.pack(self._tests_of(state)))
-        uploads = [tests, *place.uploads]
-        if state == "fix":
-            uploads.append(Upload(into=f"{_KIT}/changes", archive=self.fix))
-        return _job(
+        return trial_jobs.state_job(
             self.environment,
+            place,
             name=f"{self.name}/{state}",
-            image=place.image,
-            command=place.command,
-            workdir="/",
-            timeout_sec=self.environment.timeout_sec + _SLACK_SEC,
-            uploads=tuple(uploads),
+            tests=self._tests_of(state),
+            changes=self.fix if state == "fix" else b"",
             outputs=(f"{_LOGS}/{REPORT}", f"{_LOGS}/{REWARD_TEXT}"),
         )
 
@@ -507,39 +481,6 @@ class _Ready:
             "tests/expected_tests.json": EXPECTED,
             "tests/test.patch": self.patch,
         }
-
-
-def _job(of: Environment, /, **more: Any) -> Job:
-    return Job(cpus=of.cpus, memory_mb=of.memory_mb, disk_mb=of.disk_mb, **more)
-
-
-def _put(environment: Environment) -> tuple[str, ...]:
-    return ("sh", f"{_KIT}/{_PUT}", environment.workdir)
-
-
-def _put_uploads(
-    checkout: bytes, copies: Mapping[str, bytes], then: Sequence[str]
-) -> tuple[Upload, ...]:
-    """The checkout, the shell lines that run in it, and the environment's own files."""
-    lines = "".join(f"{line}\n" for line in then).encode("utf-8", "surrogateescape")
-    own = [Upload(into=TOOLS, archive=tars.pack(copies))] if copies else []
-    return _kit({"then.sh": lines}), Upload(into=f"{_KIT}/checkout", archive=checkout), *own
-
-
-def _prepare_job(ready: _Ready, image: str) -> Job:
-    environment = ready.environment
-    return _job(
-        environment,
-        name=f"{ready.name}/prepare",
-        image=image,
-        command=_put(environment),
-        workdir="/",
-        timeout_sec=environment.timeout_sec,
-        network="public" if environment.network else "none",
-        environment=environment.environment,
-        uploads=ready.put.pop()(environment.prepare),
-        keep=True,
-    )
 
 
 def _data(change: MinedChange, environment: Environment) -> dict[str, Any]:
@@ -568,13 +509,9 @@ def _upstream(history: History, change: MinedChange, environment: Environment) -
     return _Found(upstream=upstream, fix=fixed, fix_tree=fix)
 
 
-def _files(result: JobResult) -> Mapping[str, bytes]:
-    return {path.rpartition("/")[2]: tars.unpack_one(a) for path, a in result.outputs.items()}
-
-
 def _state_run(result: JobResult) -> StateRun:
     try:
-        return state_run(result, _files(result))
+        return state_run(result, trial_jobs.outputs_of(result))
     except EngineError as error:
         return StateRun(stopped="error", why=str(error))
 

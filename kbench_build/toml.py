@@ -26,7 +26,7 @@ def loads(text: str) -> dict[str, Any]:
     The last ones are remembered, since a survey and a check both read each task's: the document
     isn't to be changed.
     """
-    if found := _LONG_KEY.search(text):
+    if text.count(".") >= _DEEPEST and (found := _LONG_KEY.search(text)):
         line = text.count("\n", 0, found.start()) + 1
         column = found.start() - text.rfind("\n", 0, found.start())
         raise TOMLDecodeError(

@@ -5,10 +5,10 @@ tests); where it didn't run there, because its module didn't compile, the one in
 untouched base).
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 
 from kbench_build.rules.content import EXPECTED, Content
-from kbench_build.rules.expected_tests import CATEGORIES, RESULTS, Expected
+from kbench_build.rules.expected_tests import CATEGORIES, RESULTS, Expected, without
 from kbench_build.rules.findings import Check, Spot
 
 _MEANING = {
@@ -75,10 +75,10 @@ def _before(task: Content) -> Iterator[Spot]:
             yield _spot(name, found.lists[name], test, _MEANING[name])
 
 
-def _not_so(found: Expected, tests: Set[str], status: str) -> Set[str]:
+def _not_so(found: Expected, tests: frozenset[str], status: str) -> frozenset[str]:
     """The tests whose status before the fix is another one."""
     patched, base = found.before.get("test_patch_result"), found.before.get("run_result")
-    rest = tests - patched[status] if patched else tests
+    rest = without(tests, (patched[status],)) if patched else tests
     if rest and base:
         ran = frozenset().union(*patched.values()) if patched else frozenset()
         rest = (rest & ran) | (rest - base[status])

@@ -64,7 +64,7 @@ def without(tests: frozenset[str], groups: Iterable[frozenset[str]]) -> frozense
 
 
 class _Sets:
-    """Makes each set once: thousands of ids stand in the same order in several lists."""
+    """Makes each set once: thousands of ids stand in several lists, often in the same order."""
 
     def __init__(self) -> None:
         self._made: list[tuple[list[str], frozenset[str]]] = []
@@ -73,5 +73,7 @@ class _Sets:
         for known, made in self._made:
             if len(known) == len(ids) and known == ids:
                 return made
-        self._made.append((ids, frozenset(ids)))
-        return self._made[-1][1]
+        fresh = frozenset(ids)
+        made = next((other for _, other in self._made if other == fresh), fresh)
+        self._made.append((ids, made))
+        return made

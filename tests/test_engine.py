@@ -519,7 +519,7 @@ _LONG_JOB = """
 import signal, sys
 def stop(*_): raise KeyboardInterrupt
 signal.signal(signal.SIGTERM, stop)
-from kbench_build.model import Job
+from kbench_build.model.jobs import Job
 from kbench_build.rim.engines import connect
 print("go", flush=True)
 connect("docker")(Job(name="t", image=sys.argv[1], command=("sleep", "300"), timeout_sec=300))

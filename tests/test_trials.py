@@ -94,6 +94,13 @@ def test_a_test_that_fails_after_the_fix_refuses_the_change() -> None:
     assert (found.outcome, found.reason) == ("fails-after", "failed with the fix: g")
 
 
+def test_a_test_that_fails_at_the_base_too_is_told_apart() -> None:
+    base, fix = {"f": "failed", "g": "failed"}, {"f": "passed", "g": "failed"}
+    assert judged(base, base, fix).reason == "failed with the fix, and at the base too: g"
+    both = {"f": "failed", "g": "failed"}
+    assert judged({"g": "failed"}, base, both).reason == "failed with the fix: f, g"
+
+
 def test_no_f2p_and_no_n2p_is_no_signal_even_with_skipped_ones() -> None:
     assert judged({"p": "passed"}, {"p": "passed"}, {"p": "passed"}).outcome == "no-signal"
     found = judged({"s": "skipped"}, {"s": "skipped"}, {"s": "passed"})

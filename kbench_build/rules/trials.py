@@ -149,7 +149,10 @@ def _not_run(
 def _compared(base: StateRun, tests: StateRun, fix: StateRun) -> Judgement:
     failed = sorted(test for test, status in fix.statuses.items() if status == "failed")
     if failed or fix.tests_changed:
-        why = f"failed with the fix: {_named(failed)}" if failed else fix.why
+        # Such tests may lack something of the environment, and nothing of the change.
+        before = all(base.statuses.get(test) == "failed" for test in failed)
+        where = "with the fix, and at the base too" if before else "with the fix"
+        why = f"failed {where}: {_named(failed)}" if failed else fix.why
         return Judgement(outcome="fails-after", reason=_line(why))
     value = expected(base.statuses, tests.statuses, fix.statuses)
     numbers = {name.removesuffix("_tests"): len(value[name]) for name in LISTS.values()}

@@ -3,6 +3,8 @@
 import os
 import shutil
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +14,8 @@ import pytest
 
 from kbench_build import digest
 from kbench_build.errors import KbenchError
-from kbench_build.rim.tree import TreeIndex, files_of, listing, scan_tree
+from kbench_build.model import FileEntry
+from kbench_build.rim.tree import TreeIndex, files_of, listing, scan_tree, scan_trees
 
 
 @pytest.fixture
@@ -86,22 +89,38 @@ def test_the_tree_digest_is_over_sorted_lines(folder: Path) -> None:
     assert digest.of_tree(scan_tree(folder)) == digest.of_text(lines)
 
 
+def test_many_folders_are_read_as_one_is(tmp_path: Path) -> None:
+    folders = [tmp_path / f"t{number}" for number in range(20)]
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        (folder / "small").write_bytes(b"x" * number)
+        (folder / "large").write_bytes(b"y" * (3 << 16) + bytes([number]))
+    before = sys.getswitchinterval(), threading.active_count()
+    assert scan_trees(folders) == [scan_tree(folder) for folder in folders]
+    os.mkfifo(folders[13] / "pipe")
+    with pytest.raises(KbenchError, match="t13/pipe: is neither"):
+        scan_trees(folders)
+    # Steps are forked into workers, which must find no other thread.
+    assert (sys.getswitchinterval(), threading.active_count()) == before
+
+
 class Watcher:
     """Counts how often the index asked for a folder to be described."""
 
     def __init__(self) -> None:
         self.asked = 0
 
-    def __call__(self, folder: Path) -> Mapping[str, Any]:
+    def __call__(self, folder: Path, files: tuple[FileEntry, ...]) -> Mapping[str, Any]:
         self.asked += 1
-        return {"digest": digest.of_tree(scan_tree(folder))}
+        assert files == scan_tree(folder)
+        return {"digest": digest.of_tree(files)}
 
 
 def look(root: Path, watcher: Watcher) -> str:
     index = TreeIndex(root)
-    value = index.look("tasks/t", watcher)
+    value = index.look(["tasks/t"], watcher)
     index.save(frozenset({"tasks/t"}))
-    return str(value["digest"])
+    return str(value["tasks/t"]["digest"])
 
 
 def test_an_unchanged_folder_is_described_once(tmp_path: Path, folder: Path) -> None:
@@ -173,13 +192,14 @@ def test_a_change_within_the_clocks_grain_isnt_trusted(tmp_path: Path, folder: P
 @pytest.mark.usefixtures("folder")
 def test_an_index_of_another_version_is_made_anew(tmp_path: Path) -> None:
     index = TreeIndex(tmp_path)
-    index.look("tasks/t", lambda _: {"kind": "old"})
+    old, new = {"tasks/t": {"kind": "old"}}, {"tasks/t": {"kind": "new"}}
+    index.look(["tasks/t"], lambda *_: {"kind": "old"})
     index.save(frozenset({"tasks/t"}))
     path = tmp_path / ".kbench" / "index"
     first, rest = path.read_bytes().split(b"\n", 1)
-    assert TreeIndex(tmp_path).look("tasks/t", lambda _: {"kind": "new"}) == {"kind": "old"}
+    assert TreeIndex(tmp_path).look(["tasks/t"], lambda *_: {"kind": "new"}) == old
     path.write_bytes(first + b".1\n" + rest)
-    assert TreeIndex(tmp_path).look("tasks/t", lambda _: {"kind": "new"}) == {"kind": "new"}
+    assert TreeIndex(tmp_path).look(["tasks/t"], lambda *_: {"kind": "new"}) == new
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\n", b"tasks/t\tx\t{\n", b"\t\t\t\t\n\n"])

@@ -11,11 +11,12 @@ is not trusted the next time.
 import json
 import mmap
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import orjson
 from blake3 import blake3
@@ -30,10 +31,16 @@ IGNORED_NAMES = frozenset({"__pycache__", ".DS_Store", ".git"})
 IGNORED_ENDINGS = (".pyc", ".swp", ".swo", "~")
 
 _CLOCK_GRAIN_NS = 50_000_000
+_SMALL = 1 << 16
+# From so many folders on it takes less time to read two at once.
+_MANY, _MOST_AT_ONCE = 8, 256
+_SWITCH_SEC = 1e-4
 # With the number of what is described: a later one holds other keys.
 _MADE_BY = f"kbench-build {__version__} 3".encode("ascii")
 Mode = Literal["100644", "100755", "120000"]
 _LINK: Mode = "120000"
+_Folder = TypeVar("_Folder")
+_Seen = TypeVar("_Seen")
 _MODES: Mapping[str, Mode] = {mode: mode for mode in get_args(Mode)}
 
 
@@ -60,10 +67,34 @@ def scan_tree(
     Paths are relative to the folder, with the prefix in front. `without` names folders (paths
     relative to the folder) that are left out.
     """
-    listed = _listed(folder, without)
-    found = ((prefix + below, item) for below, files in listed for item in files)
-    entries = (_entry(before + item.name, item) for before, item in found)
+    entries = [
+        _entry(f"{prefix}{below}{item.name}", item)
+        for below, files in _listed(folder, without)
+        for item in files
+    ]
     return tuple(sorted(entries, key=lambda e: os.fsencode(e.path)))
+
+
+def scan_trees(folders: Sequence[Path]) -> list[tuple[FileEntry, ...]]:
+    """What `scan_tree` says of each folder."""
+    return _two_at_once(scan_tree, folders)
+
+
+def _two_at_once(read: Callable[[_Folder], _Seen], folders: Sequence[_Folder]) -> list[_Seen]:
+    """Read each folder; where there are many, two threads do, and nothing else meanwhile."""
+    if len(folders) < _MANY:
+        return [read(folder) for folder in folders]
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only where files changed
+
+    interval = sys.getswitchinterval()
+    # One that comes back from reading or hashing would else wait milliseconds for the other.
+    sys.setswitchinterval(_SWITCH_SEC)
+    pool = ThreadPoolExecutor(2)
+    try:
+        return list(pool.map(read, folders))
+    finally:
+        pool.shutdown(cancel_futures=True)
+        sys.setswitchinterval(interval)
 
 
 def listing(files: Iterable[FileEntry]) -> str:
@@ -117,16 +148,16 @@ def _entry(path: str, item: "os.DirEntry[str]") -> FileEntry:
 
 def _content(path: str) -> tuple[Mode, str, int]:
     """A file's mode, digest and size, all three of the one that was opened."""
-    content, size, piece = blake3(), 0, _own.piece
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         status = os.fstat(descriptor)
-        while read := os.readv(descriptor, [piece]):
-            content.update(piece[:read])
+        # A small file is read and hashed by one call each.
+        first = os.read(descriptor, status.st_size) if status.st_size < _SMALL else b""
+        content, size = blake3(first), len(first)
+        # The end isn't looked for where it must be: a call less for each file.
+        while size != status.st_size and (read := os.readv(descriptor, [_own.piece])):
+            content.update(_own.piece[:read])
             size += read
-            # The end isn't looked for where it must be: a call less for each file.
-            if size == status.st_size:
-                break
     finally:
         os.close(descriptor)
     mode: Mode = "100755" if status.st_mode & 0o111 else "100644"
@@ -155,21 +186,35 @@ class TreeIndex:
             if len(fields) == 3:
                 self._known[os.fsdecode(fields[0])] = (fields[1].decode("ascii"), fields[2])
 
-    def look(self, folder: str, describe: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """The value of a folder (relative to the root): remembered, or described anew."""
-        remembered = self._recall(folder)
-        if remembered is not None:
-            return remembered
+    def look(
+        self,
+        folders: Sequence[str],
+        describe: Callable[[Path, tuple[FileEntry, ...]], Mapping[str, Any]],
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """The value of each folder (relative to the root): remembered, or described anew.
+
+        `describe` gets the folder and its files.
+        """
+        values = {folder: self._recall(folder) for folder in folders}
+        changed = [folder for folder, value in values.items() if value is None]
+        for start in range(0, len(changed), _MOST_AT_ONCE):
+            part = changed[start : start + _MOST_AT_ONCE]
+            seen = _two_at_once(self._read, part)
+            for folder, (names, signature, files) in zip(part, seen, strict=True):
+                value = values[folder] = describe(self._root / folder, files)
+                # Not orjson: names from disk may hold lone surrogates, which it refuses.
+                line = json.dumps({"names": names, "value": value}, separators=(",", ":"))
+                self._known[folder] = (signature, line.encode("ascii"))
+        self._changed = self._changed or bool(changed)
+        return {folder: value for folder, value in values.items() if value is not None}
+
+    def _read(self, folder: str) -> tuple[Sequence[str], str, tuple[FileEntry, ...]]:
+        """The names below a folder, their signature where it is to be trusted, and the files."""
         began = time.time_ns()
         names = sorted(_names(self._root / folder))
         signature, newest = self._signature(folder, names)
-        value = describe(self._root / folder)
         trusted = signature if newest < began - _CLOCK_GRAIN_NS else "-"
-        # Not orjson: names from disk may hold lone surrogates, which it refuses.
-        line = json.dumps({"names": names, "value": value}, separators=(",", ":")).encode("ascii")
-        self._known[folder] = (trusted, line)
-        self._changed = True
-        return value
+        return names, trusted, scan_tree(self._root / folder)
 
     def _recall(self, folder: str) -> Mapping[str, Any] | None:
         """What is remembered of a folder; None when anything in it isn't as it was."""

@@ -14,7 +14,7 @@ from kbench_build.errors import KbenchError
 from kbench_build.model import Base, FileEntry, Finding, TaskFacts, Upstream
 from kbench_build.rim.dataset import BASES, TASKS, Dataset, open_dataset, read_fix, read_task_toml
 from kbench_build.rim.task_files import read_text
-from kbench_build.rim.tree import TreeIndex, listing, scan_tree
+from kbench_build.rim.tree import TreeIndex, listing
 from kbench_build.rules.dockerfile import images, parse_dockerfile
 from kbench_build.rules.manifest import parse_manifest
 from kbench_build.rules.tables import table
@@ -60,10 +60,12 @@ def survey(root: Path) -> Survey:
     dataset = open_dataset(root)
     bases, findings = parse_manifest(dataset.manifest)
     index = TreeIndex(root)
-    seen = {name: index.look(f"{TASKS}/{name}", _describe_task) for name in dataset.tasks}
+    values = index.look([f"{TASKS}/{name}" for name in dataset.tasks], _describe_task)
+    seen = {name: values[f"{TASKS}/{name}"] for name in dataset.tasks}
     tasks = {name: _task(name, value) for name, value in seen.items()}
     repos = [b.repo for b in bases if (root / b.context).is_dir()]
-    folders = {repo: _folder(index, repo) for repo in dict.fromkeys(repos)}
+    bases_seen = index.look([f"{BASES}/{repo}" for repo in dict.fromkeys(repos)], _describe_base)
+    folders = {name.removeprefix(f"{BASES}/"): _base(value) for name, value in bases_seen.items()}
     looked = {f"{TASKS}/{name}" for name in tasks} | {f"{BASES}/{repo}" for repo in folders}
     index.save(frozenset(looked))
     return Survey(
@@ -77,15 +79,13 @@ def survey(root: Path) -> Survey:
     )
 
 
-def _folder(index: TreeIndex, repo: str) -> BaseFolder:
-    value = index.look(f"{BASES}/{repo}", _describe_folder)
+def _base(value: Mapping[str, Any]) -> BaseFolder:
     files = tuple(FileEntry(**file) for file in value["files"])
     return BaseFolder(files=files, inputs=value["inputs"])
 
 
-def _describe_folder(folder: Path) -> Mapping[str, Any]:
-    files = [asdict(file) for file in scan_tree(folder)]
-    return {"files": files, "inputs": _text(folder / "inputs.toml")}
+def _describe_base(folder: Path, files: tuple[FileEntry, ...]) -> Mapping[str, Any]:
+    return {"files": [asdict(f) for f in files], "inputs": _text(folder / "inputs.toml")}
 
 
 def _text(path: Path) -> str:
@@ -106,12 +106,11 @@ def _task(name: str, value: Mapping[str, Any]) -> TaskFacts:
     )
 
 
-def _describe_task(folder: Path) -> Mapping[str, Any]:
+def _describe_task(folder: Path, files: tuple[FileEntry, ...]) -> Mapping[str, Any]:
     # Only where something changed.
     from kbench_build.rules.recipes import SCRIPTS, checked_out, upstream_of  # noqa: PLC0415
     from kbench_build.rules.traits import traits_of  # noqa: PLC0415
 
-    files = scan_tree(folder)
     document, settings, about = _task_toml(folder)
     groups: dict[str, list[FileEntry]] = {part: [] for part in _PARTS}
     for file in files:

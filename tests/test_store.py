@@ -1,8 +1,10 @@
 """Files appear whole, reports come back as they were written, one run holds a dataset."""
 
+import fcntl
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -106,3 +108,31 @@ def test_the_second_run_says_so_in_one_line_and_a_dead_one_holds_nothing(tmp_pat
         holder.wait()
     with dataset_lock(tmp_path):
         pass
+
+
+_KILLED = """
+import os, sys, time
+from pathlib import Path
+from kbench_build.rim.store import dataset_lock
+with dataset_lock(Path(sys.argv[1])):
+    if os.fork():
+        os._exit(0)
+    print(flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_is_left_of_a_run_that_died_is_waited_for(tmp_path: Path) -> None:
+    code = [sys.executable, "-c", _KILLED, str(tmp_path)]
+    with subprocess.Popen(code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        assert run.stdin
+        assert run.stdout
+        run.wait()
+        run.stdout.readline()
+        descriptor = os.open(tmp_path / ".kbench" / "lock", os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(descriptor)
+        threading.Timer(0.3, run.stdin.close).start()
+        with dataset_lock(tmp_path):
+            assert run.stdin.closed

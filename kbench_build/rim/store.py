@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from kbench_build.model import Report
 
 STATE = ".kbench"
 _HEAD_BYTES = 4096
+_ENDING_SEC = 20.0
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -143,6 +145,24 @@ def _head(line: bytes) -> ReportHead | None:
         return None
 
 
+def _is_held(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_gone(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, OverflowError, OSError):
+        return False
+    return False
+
+
 @contextmanager
 def dataset_lock(root: Path, name: str = "lock") -> Iterator[None]:
     """Hold the dataset for one run. A second one gets a `KbenchError` that names the first.
@@ -163,12 +183,14 @@ def dataset_lock(root: Path, name: str = "lock") -> Iterator[None]:
 
 
 def _hold(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    deadline = time.monotonic() + _ENDING_SEC
+    while not _is_held(descriptor):
         holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
-        message = f"another run (process {holder}) is working on this dataset: wait for it"
-        raise KbenchError(message) from None
+        # The workers of a run that was killed hold it too, until their containers are gone.
+        if not _is_gone(holder) or time.monotonic() > deadline:
+            message = f"another run (process {holder}) is working on this dataset: wait for it"
+            raise KbenchError(message)
+        time.sleep(0.05)
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)

@@ -26,6 +26,17 @@ class Completed:
     stderr: bytes
 
 
+def is_alive(pid: int) -> bool:
+    """Whether there is a process of this number on this machine, whoever owns it."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 class ProcessError(KbenchError):
     """A process couldn't start, ran out of time or failed: the command, code and streams."""
 

@@ -19,6 +19,7 @@ import orjson
 
 from kbench_build.errors import KbenchError
 from kbench_build.model import Report
+from kbench_build.rim.process import is_alive
 
 STATE = ".kbench"
 _HEAD_BYTES = 4096
@@ -155,12 +156,9 @@ def _is_held(descriptor: int) -> bool:
 
 def _is_gone(process: str) -> bool:
     try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except (ValueError, OverflowError, OSError):
+        return not is_alive(int(process))
+    except (ValueError, OverflowError):
         return False
-    return False
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from kbench_build.model.jobs import Changes, Job, JobResult
 from kbench_build.model.layers import StoredImage
 from kbench_build.rim.engines import About, BuildResult, BuildSpec, HeldImage
 from kbench_build.rim.engines.address import engine_address, list_images
+from kbench_build.rim.process import is_alive
 
 if TYPE_CHECKING:
     from kbench_build.rim.engines.docker_api import DockerApi
@@ -424,17 +425,10 @@ def _ours(api: "DockerApi") -> Sequence[Mapping[str, Any]]:
 def _is_dead(owner: str) -> bool:
     """Whether an owner is a process of this machine that is gone."""
     host = f"{socket.gethostname()}:"
-    return owner.startswith(host) and not _is_alive(owner.removeprefix(host))
-
-
-def _is_alive(pid: str) -> bool:
     try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, ValueError):
-        return False
-    except PermissionError:
+        return owner.startswith(host) and not is_alive(int(owner.removeprefix(host)))
+    except ValueError:
         return True
-    return True
 
 
 def _status(state: Mapping[str, Any], killed: str) -> Any:
